@@ -1,0 +1,119 @@
+package checkpoints
+
+import (
+	"io"
+
+	"github.com/oino-dev/oinod/checkpoints/disk"
+)
+
+// inMemory is up to which size a content goes to the store from memory; a
+// larger one is read twice instead.
+const inMemory = 32 << 20
+
+// Captured is a path as Capture kept it.
+type Captured struct {
+	State   State
+	Parents []Parent // see Touched.Parents: only the absent ones and those with a mode other than 0755
+	Err     string   // of an Uncovered state: what the disk said
+}
+
+// Capture looks at the resolved path and puts its contents in the blob store
+// (the caller syncs it). A file over MaxKept has its digest taken only and is
+// Uncovered TooLarge. The error is the blob store's alone.
+func (w *Workspace) Capture(path string) (Captured, error) {
+	p, err := w.locate(path)
+	if err != nil {
+		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, nil
+	}
+	v, err := p.view(nil, func(f disk.File, size int64) (State, error) {
+		if size <= w.maxKept {
+			return w.keep(f, size)
+		}
+		s, err := digest(f, size)
+		s.Kind, s.Reason = Uncovered, TooLarge
+		return s, err
+	})
+	if err != nil {
+		return Captured{}, err
+	}
+	return Captured{State: v.state, Parents: p.parentsOf(v), Err: v.err}, nil
+}
+
+// keep takes a file into the blob store. A failure of the store is a takeError.
+func (w *Workspace) keep(f disk.File, size int64) (State, error) {
+	if size <= inMemory {
+		content := make([]byte, size+1)
+		n, err := io.ReadFull(f, content)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return State{}, err
+		}
+		if int64(n) != size {
+			return State{}, errChanged
+		}
+		d, err := w.blobs.Put(content[:n])
+		if err != nil {
+			return State{}, takeError{err}
+		}
+		return State{Kind: File, Size: size, Digest: d}, nil
+	}
+	before, err := f.Stat()
+	if err != nil {
+		return State{}, err
+	}
+	r := &watched{ReadSeeker: f}
+	d, n, err := w.blobs.PutFrom(r)
+	if r.err != nil {
+		return State{}, r.err
+	}
+	if err != nil {
+		// The store also refuses a content that is another one when it is read
+		// for the second time, and that is no failure of the store's.
+		if after, serr := f.Stat(); serr != nil || !sameThing(before, after) {
+			return State{}, errChanged
+		}
+		return State{}, takeError{err}
+	}
+	return State{Kind: File, Size: n, Digest: d}, nil
+}
+
+// watched keeps the reader's own error apart from that of whom it is given to.
+type watched struct {
+	io.ReadSeeker
+	err error
+}
+
+func (r *watched) Read(b []byte) (int, error) {
+	n, err := r.ReadSeeker.Read(b)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
+}
+
+func (r *watched) Seek(offset int64, whence int) (int64, error) {
+	n, err := r.ReadSeeker.Seek(offset, whence)
+	if err != nil {
+		r.err = err
+	}
+	return n, err
+}
+
+// parentsOf is what a capture notes of the directories above p.
+func (p place) parentsOf(v view) []Parent {
+	var noted []Parent
+	for _, s := range v.parents {
+		if s.kind == Dir && s.mode != 0o755 {
+			noted = append(noted, Parent{Path: p.root.path(s.rel), Mode: s.mode})
+		}
+	}
+	if n := len(v.parents); n > 0 && v.parents[n-1].kind != Dir {
+		// Nothing is below what is missing, or is no directory.
+		first := v.parents[n-1].rel
+		for i := len(first); i <= len(p.rel); i++ {
+			if i < len(p.rel) && p.rel[i] == '/' {
+				noted = append(noted, Parent{Path: p.root.path(p.rel[:i]), Absent: true})
+			}
+		}
+	}
+	return noted
+}

@@ -1,0 +1,4 @@
+package disktest
+
+// directoryOnly is the flag that opens nothing but a directory: none here.
+const directoryOnly = 0

@@ -1,0 +1,256 @@
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+)
+
+// Intent is a prepared plan: everything Act needs, before and after a crash.
+// It is JSON in the session's log.
+type Intent struct {
+	Steps []Step `json:"steps"`
+	// MakeDirs are directories that Act will have to make, outermost first.
+	MakeDirs []string `json:"makeDirs,omitempty"`
+	// Open are directories that do not let their owner write, with their
+	// modes: Act lets itself in for the time, and closes them again.
+	Open []Parent `json:"open,omitempty"`
+}
+
+// seen is a path as Prepare saw it, for the Act that follows at once: what has
+// the same stamp still need not be read again.
+type seen struct {
+	stamp   stamp
+	state   State
+	owner   owner
+	trusted bool // a change since would show in the stamp
+}
+
+// Prepare verifies every content that the plan needs, saves the present of every
+// path it will touch (whatever its size, in the blob store; synced when Prepare
+// returns), keeps merged contents, and chooses temporary names. Steps that
+// cannot be carried out are not in the intent but in the failures. Nothing in the workspace changes. The
+// error is the blob store's (then nothing was prepared) or ctx's.
+func (w *Workspace) Prepare(ctx context.Context, p Plan) (Intent, []Failure, error) {
+	steps, failed, err := w.ready(ctx, p.Steps, p.Contents, true)
+	if err != nil {
+		return Intent{}, nil, err
+	}
+	if err := w.blobs.Sync(); err != nil {
+		return Intent{}, nil, fmt.Errorf("saving the present: %w", err)
+	}
+	return w.intent(steps), failed, nil
+}
+
+// Verify says which steps Prepare would take, saving nothing: for a dry run.
+func (w *Workspace) Verify(steps []Step) (good []Step, failed []Failure) {
+	good, failed, _ = w.ready(context.Background(), steps, nil, false)
+	return good, failed
+}
+
+// ready returns the steps that can be carried out. With save set the present
+// is kept; the error is then the blob store's.
+func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][]byte, save bool) ([]Step, []Failure, error) {
+	type result struct {
+		step  Step
+		sight Sight
+		seen  seen
+		fail  *Failure
+		err   error
+	}
+	results := make([]result, len(steps))
+	dirs := newParents()
+	each(len(steps), func(i int) {
+		r := &results[i]
+		r.step = steps[i]
+		if r.err = ctx.Err(); r.err != nil {
+			return
+		}
+		v, err := w.inspect(r.step, dirs, save)
+		if err != nil {
+			r.err = err
+			return
+		}
+		r.step.Saved = v.state
+		r.sight = Sight{State: v.state, Err: v.err}
+		r.sight.Blocked, r.sight.BlockedBy = w.blocked(r.step.Path, v)
+		r.seen = seen{stamp: v.stamp, state: v.state, owner: nobody, trusted: v.info != nil && v.stamp.settled(time.Now())}
+		if v.info != nil {
+			r.seen.owner = ownerOf(v.info)
+		}
+		switch {
+		case v.state.Kind == Uncovered && v.state.Reason == Unreadable:
+			r.fail = &Failure{Path: r.step.Path, Code: CodeIO, Message: "cannot be read now: " + v.err}
+		case !v.state.Same(r.step.From):
+			r.fail = &Failure{Path: r.step.Path, Code: CodeConflict, Message: "changed outside the session while the rewind was being prepared"}
+		default:
+			r.fail, r.err = w.supply(r.step, merged, save)
+		}
+	})
+	var failed []Failure
+	var good []Step
+	sights := map[string]Sight{}
+	was := make(map[string]seen, len(steps))
+	for _, r := range results {
+		switch {
+		case r.err != nil:
+			return nil, nil, r.err
+		case r.fail != nil:
+			failed = append(failed, *r.fail)
+		default:
+			good = append(good, r.step)
+			was[r.step.Path] = r.seen
+		}
+		sights[r.step.Path] = r.sight
+	}
+	for _, s := range good {
+		if s.From.Kind == Dir && s.To.Kind != Dir {
+			sights[s.Path] = w.look(s.Path, nil)
+		}
+	}
+	good, _, blocked := prune(good, func(path string) Sight { return sights[path] })
+	if save {
+		w.mu.Lock()
+		w.seen = was
+		w.mu.Unlock()
+	}
+	return good, append(failed, blocked...), nil
+}
+
+// inspect looks at a step's path, keeping what is there if save is set.
+func (w *Workspace) inspect(s Step, dirs *parents, save bool) (view, error) {
+	p, err := w.locate(s.Path)
+	if err != nil {
+		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: cause(err).Error()}, nil
+	}
+	if !save {
+		return p.view(dirs, digest)
+	}
+	return p.view(dirs, w.keep)
+}
+
+// blocked is Sight's Blocked and BlockedBy for what was seen at path.
+func (w *Workspace) blocked(path string, v view) (string, Kind) {
+	if len(v.parents) == 0 {
+		return "", Unknown
+	}
+	last := v.parents[len(v.parents)-1]
+	if last.kind == Dir || last.kind == Absent {
+		return "", Unknown
+	}
+	r, _ := w.rootOf(path)
+	return r.path(last.rel), last.kind
+}
+
+// supply sees to it that what a step puts there can be had.
+func (w *Workspace) supply(s Step, merged map[string][]byte, save bool) (*Failure, error) {
+	if !s.writes() {
+		return nil, nil
+	}
+	content, ok := merged[s.Path]
+	switch {
+	case ok && save:
+		d, err := w.blobs.Put(content)
+		if err == nil && d != s.To.Digest {
+			err = errors.New("a merge is not what the plan says")
+		}
+		return nil, err
+	case s.Merged:
+		return nil, nil
+	}
+	if err := w.blobs.Check(s.To.Digest); err != nil {
+		f := blobFailure(s.Path, err)
+		return &f, nil
+	}
+	return nil, nil
+}
+
+// writes reports whether a step puts other bytes at its path.
+func (s Step) writes() bool {
+	return s.To.Kind == File && !s.chmods()
+}
+
+// chmods reports whether a step changes at most the mode of a file: its bytes,
+// its inode and its time stay as they are.
+func (s Step) chmods() bool {
+	return s.To.Kind == File && s.From.Kind == File && s.To.Digest == s.From.Digest
+}
+
+// intent chooses names for what Act makes and sets aside, and lists what else
+// must be known after a crash.
+func (w *Workspace) intent(steps []Step) Intent {
+	in := Intent{Steps: steps}
+	unique := w.tempNames()
+	wanted := wantedDirs(steps)
+	dirs := newParents()
+	making, opening := map[string]bool{}, map[string]bool{}
+	for i := range steps {
+		s := &steps[i]
+		p, err := w.locate(s.Path)
+		if err != nil {
+			continue
+		}
+		name := tempNear(p.rel, fmt.Sprintf("%s-%d", unique, i))
+		if s.setsAside(wanted[s.Path]) {
+			s.Aside = p.root.path(name + "-aside")
+		}
+		above, _ := p.seeParents(dirs)
+		near := p.dir() // the directory to work in: the nearest that is there, or can be made at once
+		if n := len(above); n > 0 && above[n-1].kind != Dir {
+			if above[n-1].kind != Absent {
+				near = path.Dir(above[n-1].rel)
+			}
+			if s.To.Kind != Absent {
+				for i := len(above[n-1].rel); i < len(p.rel); i++ {
+					if dir := p.root.path(p.rel[:i]); p.rel[i] == '/' && !making[dir] {
+						making[dir] = true
+						in.MakeDirs = append(in.MakeDirs, dir)
+					}
+				}
+			}
+		}
+		if s.usesTemp() {
+			s.Temp = p.root.path(path.Join(near, path.Base(name)))
+		}
+		for i, a := range above {
+			// Names change in the last that is there, and in those whose
+			// directory goes with the path; the others are only passed.
+			changes := i == len(above)-1 || above[i+1].kind != Dir || s.goesWith(p.root.path(above[i+1].rel))
+			if dir := p.root.path(a.rel); changes && a.kind == Dir && a.mode&0o300 != 0o300 && !opening[dir] {
+				opening[dir] = true
+				in.Open = append(in.Open, Parent{Path: dir, Mode: a.mode})
+			}
+		}
+	}
+	slices.SortStableFunc(in.MakeDirs, func(a, b string) int { return depth(a) - depth(b) })
+	slices.SortStableFunc(in.Open, func(a, b Parent) int { return depth(a.Path) - depth(b.Path) })
+	return in
+}
+
+// setsAside reports whether what is at the step's path has to be out of the
+// way before the new thing can come: a directory for a file, and a file for a
+// directory, be it one that other steps need.
+func (s Step) setsAside(wantedDir bool) bool {
+	switch s.From.Kind {
+	case Dir:
+		return s.To.Kind == File || s.To.Kind == Symlink
+	case File, Symlink:
+		return s.To.Kind == Dir || s.To.Kind == Absent && wantedDir
+	}
+	return false
+}
+
+// goesWith reports whether directory dir goes with the step's path if that
+// leaves it empty.
+func (s Step) goesWith(dir string) bool {
+	return s.To.Kind == Absent && slices.Contains(s.Parents, Parent{Path: dir, Absent: true})
+}
+
+// usesTemp reports whether the new thing is made under a temporary name first.
+// A link where nothing is comes at once, whole and over nobody, as it is.
+func (s Step) usesTemp() bool {
+	return s.writes() || s.To.Kind == Symlink && (s.From.Kind == File || s.From.Kind == Symlink)
+}

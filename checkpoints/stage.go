@@ -1,0 +1,231 @@
+package checkpoints
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/oino-dev/oinod/checkpoints/disk"
+)
+
+// fewSyncs is up to how many files or directories are synced one by one where
+// all of a disk can be synced at once.
+const fewSyncs = 16
+
+// open lets the process into the directories that it must change and that do
+// not let their owner write.
+func (a *act) open() {
+	for _, dir := range a.in.Open { // outermost first
+		a.opened[dir.Path] = dir.Mode
+		p, err := a.w.locate(dir.Path)
+		if err != nil {
+			continue
+		}
+		info, err := p.disk.Lstat(p.rel)
+		if err == nil && kindOf(info) == Dir && modeOf(info) == dir.Mode {
+			// That it fails is met again, with a name to it, by whoever writes there.
+			p.disk.Chmod(p.rel, fileMode(dir.Mode|0o700))
+		}
+	}
+}
+
+// stage makes all new contents under their temporary names, and makes them
+// durable, so that a full disk or a lost content is met before any path has changed.
+func (a *act) stage() {
+	staged := map[disk.Root][]*job{}
+	for _, j := range a.jobs {
+		if j.pending() && j.Temp != "" {
+			staged[j.temp.disk] = append(staged[j.temp.disk], j)
+		}
+	}
+	for d, jobs := range staged {
+		syncAll, ok := syncerOf(d)
+		one := !ok || len(jobs) <= fewSyncs
+		each(len(jobs), func(i int) { a.stageOne(jobs[i], one) })
+		if one {
+			continue
+		}
+		if err := syncAll(); err != nil {
+			for _, j := range jobs {
+				if j.fail == nil {
+					j.failedIO("its content could not be made durable", err)
+				}
+			}
+		}
+	}
+	for _, j := range a.jobs {
+		if j.fail != nil {
+			a.unstage(j)
+		}
+	}
+}
+
+// stageOne makes what a job puts at its path, under its temporary name.
+func (a *act) stageOne(j *job, sync bool) {
+	if j.temp.dir() == j.p.dir() {
+		if err := a.makeDirs(j.p); err != nil {
+			j.failedIO(err.doing, err.err)
+			return
+		}
+	}
+	to := nobody
+	if s, ok := a.seen[j.Path]; ok {
+		to = s.owner
+	} else if info, err := j.p.disk.Lstat(j.p.rel); err == nil {
+		to = ownerOf(info)
+	}
+	var err error
+	if j.To.Kind == Symlink {
+		if err = j.temp.disk.Symlink(j.To.Target, j.temp.rel); err == nil && to != nobody {
+			j.temp.disk.Lchown(j.temp.rel, to.uid, to.gid) // nobody but root may
+		}
+	} else {
+		out := &written{}
+		err = j.temp.stage(j.To, to, func(w io.Writer) error {
+			out.Writer = w
+			_, err := a.w.blobs.WriteTo(out, j.To.Digest)
+			if err != nil && out.err == nil {
+				f := blobFailure(j.Path, err)
+				j.fail = &f
+			}
+			return err
+		}, sync)
+	}
+	switch {
+	case err == nil || j.fail != nil:
+	case errors.Is(err, fs.ErrPermission):
+		j.failedIO(fmt.Sprintf("its directory %s cannot be written in", j.temp.root.path(j.temp.dir())), err)
+	default:
+		j.failedIO("its new content cannot be written", err)
+	}
+}
+
+// written keeps the writer's own error apart from that of whom it is given to.
+type written struct {
+	io.Writer
+	err error
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// unstage removes what a job left under its temporary name.
+func (a *act) unstage(j *job) {
+	if j.Temp == "" || j.temp.disk == nil {
+		return
+	}
+	if err := j.temp.disk.Remove(j.temp.rel); err != nil && !absent(err) {
+		j.temp.disk.Remove(j.temp.rel) // a passing fault is not to leave it there
+	}
+}
+
+// dirError is a directory that a job needs and cannot have.
+type dirError struct {
+	doing string
+	err   error
+	kind  Kind // of what is in the way, if that is it
+}
+
+func (e *dirError) Error() string { return fmt.Sprintf("%s: %v", e.doing, cause(e.err)) }
+func (e *dirError) Unwrap() error { return e.err }
+
+// makeDirs makes the missing directories above p, closed to others until
+// finish gives them their modes. No link is followed on the way.
+func (a *act) makeDirs(p place) *dirError {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range len(p.rel) {
+		if p.rel[i] != '/' {
+			continue
+		}
+		dir := p.rel[:i]
+		err, ok := a.known[p.root.path(dir)]
+		if !ok {
+			err = a.makeDir(p.sibling(dir))
+			a.known[p.root.path(dir)] = err
+		}
+		if err != nil {
+			e, _ := errors.AsType[*dirError](err)
+			return e
+		}
+	}
+	return nil
+}
+
+// makeDir makes a directory unless it is there. The caller holds mu.
+func (a *act) makeDir(p place) error {
+	info, err := p.disk.Lstat(p.rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = p.disk.Mkdir(p.rel, 0o700); err == nil {
+			a.made[p.path] = true
+			a.dirty[p.root.path(p.dir())] = p.sibling(p.dir())
+			return nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return &dirError{doing: fmt.Sprintf("its directory %s cannot be made", p.path), err: err}
+		}
+		info, err = p.disk.Lstat(p.rel)
+	}
+	if err != nil {
+		return &dirError{doing: fmt.Sprintf("its directory %s cannot be seen", p.path), err: err}
+	}
+	if k := kindOf(info); k != Dir {
+		return &dirError{doing: fmt.Sprintf("its directory %s", p.path), err: fmt.Errorf("is %s now", article(State{Kind: k, Reason: NotRegular})), kind: k}
+	}
+	return nil
+}
+
+// noDir fails a job for want of its directory.
+func (j *job) noDir(e *dirError) {
+	switch e.kind {
+	case Unknown:
+		j.failedIO(e.doing, e.err)
+	case Symlink:
+		j.failed(CodeOutsideRoots, "%v", e)
+	default:
+		j.failed(CodeKindChanged, "%v", e)
+	}
+}
+
+// syncDirs makes the changed names and modes durable and fails the jobs whose
+// directory could not be.
+func (a *act) syncDirs() {
+	byRoot := map[disk.Root][]string{}
+	for path, p := range a.dirty {
+		byRoot[p.disk] = append(byRoot[p.disk], path)
+	}
+	for d, paths := range byRoot {
+		if len(paths) > fewSyncs {
+			if syncAll, ok := syncerOf(d); ok {
+				if err := syncAll(); err != nil {
+					a.unconfirmed(err, func(j *job) bool { return j.p.disk == d })
+				}
+				continue
+			}
+		}
+		slices.Sort(paths)
+		for _, path := range paths {
+			p := a.dirty[path]
+			if err := d.SyncDir(p.rel); err != nil && !absent(err) {
+				a.unconfirmed(err, func(j *job) bool { return j.p.disk == d && (j.p.dir() == p.rel || j.p.rel == p.rel) })
+			}
+		}
+	}
+	clear(a.dirty)
+}
+
+// unconfirmed fails the jobs that are done and may not outlive a power cut.
+func (a *act) unconfirmed(err error, of func(*job) bool) {
+	for _, j := range a.jobs {
+		if j.done && j.fail == nil && of(j) {
+			j.failedIO("is back, but the disk did not confirm it", err)
+		}
+	}
+}

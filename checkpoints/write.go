@@ -1,0 +1,272 @@
+package checkpoints
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/oino-dev/oinod/checkpoints/disk"
+)
+
+// maxName is how many bytes a name may have on nearly every file system.
+const maxName = 255
+
+// Read returns the bytes of the regular file at the resolved path, at most
+// limit of them (more is an error).
+func (w *Workspace) Read(path string, limit int64) ([]byte, error) {
+	p, err := w.locate(path)
+	if err != nil {
+		return nil, err
+	}
+	var content []byte
+	v, err := p.view(nil, func(f disk.File, size int64) (State, error) {
+		if size > limit {
+			return State{}, takeError{fmt.Errorf("%s: %d bytes, which is more than the limit of %d", path, size, limit)}
+		}
+		content = make([]byte, size+1)
+		n, err := io.ReadFull(f, content)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return State{}, err
+		}
+		content = content[:n]
+		return State{Kind: File, Size: int64(n)}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch v.state.Kind {
+	case File:
+		return content, nil
+	case Absent:
+		return nil, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	case Uncovered:
+		if v.state.Reason == Unreadable {
+			return nil, fmt.Errorf("%s: cannot be read: %s", path, v.err)
+		}
+	}
+	return nil, fmt.Errorf("%s: is %s", path, article(v.state))
+}
+
+// Write replaces the regular file at the resolved path by data, atomically and
+// durably, keeping its mode (and owner where it may), or makes it with its parents
+// (0644 and 0755, less the umask). It refuses to put a file where something
+// of another kind is, and does not write over a file that somebody else makes
+// at the last moment. It returns the state that it left.
+//
+// The file is a new one under the old name: other names of the old file (hard
+// links) keep the old bytes. After an error there is what was there before,
+// except where only the last sync failed.
+func (w *Workspace) Write(path string, data []byte) (State, error) {
+	p, err := w.locate(path)
+	if err != nil {
+		return State{}, err
+	}
+	v, s, err := w.writable(p, data)
+	if err != nil {
+		return State{}, err
+	}
+	made, err := p.makeParents(v)
+	if err == nil {
+		err = w.replace(p, v.info, s, data)
+	}
+	if err != nil {
+		for _, dir := range slices.Backward(made) {
+			p.disk.Remove(dir) // goes only if it is still empty
+		}
+		return State{}, err
+	}
+	if err := p.disk.SyncDir(p.dir()); err != nil {
+		return State{}, fmt.Errorf("%s: is written, but the disk did not confirm it: %w", p.path, cause(err))
+	}
+	return s, nil
+}
+
+// replace puts data at p, in the place of the file that old is of, or of none.
+func (w *Workspace) replace(p place, old fs.FileInfo, s State, data []byte) error {
+	temp := p.sibling(tempNear(p.rel, w.tempNames()))
+	to := nobody
+	if old != nil {
+		to = ownerOf(old)
+	}
+	err := temp.stage(s, to, func(f io.Writer) error {
+		_, err := f.Write(data)
+		return err
+	}, true)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%s: the directory %s cannot be written in: %w", p.path, p.root.path(p.dir()), cause(err))
+	}
+	if err == nil {
+		// The last look. Between it and the rename lies no work of ours.
+		if now, lerr := p.disk.Lstat(p.rel); old != nil && (lerr != nil || !sameThing(now, old)) {
+			err = errAppeared
+		} else {
+			err = p.publish(temp, old != nil)
+		}
+		if err != nil {
+			p.disk.Remove(temp.rel) // what is left of a failure is only space
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.path, cause(err))
+	}
+	return nil
+}
+
+// StateOf is the state that Write will leave at path, known before it writes.
+func (w *Workspace) StateOf(path string, data []byte) (State, error) {
+	p, err := w.locate(path)
+	if err != nil {
+		return State{}, err
+	}
+	_, s, err := w.writable(p, data)
+	return s, err
+}
+
+// writable looks at what Write would replace, without reading it, and returns
+// the state it would leave.
+func (w *Workspace) writable(p place, data []byte) (view, State, error) {
+	v, _ := p.view(nil, nil)
+	s := State{Kind: File, Mode: keptMode(0o644 &^ w.umask), Size: int64(len(data)), Digest: digestOf(data)}
+	if n := len(v.parents); n > 0 && v.parents[n-1].kind != Dir && v.parents[n-1].kind != Absent {
+		last := v.parents[n-1]
+		return v, State{}, fmt.Errorf("%s: %s on the way to it is %s", p.path, p.root.path(last.rel), article(State{Kind: last.kind}))
+	}
+	switch {
+	case v.info != nil && kindOf(v.info) == File:
+		s.Mode = modeOf(v.info)
+	case v.state.Kind == Absent:
+		v.info = nil
+	case v.state.Kind == Uncovered && v.state.Reason != NotRegular:
+		return v, State{}, fmt.Errorf("%s: cannot be seen: %s", p.path, v.err)
+	default:
+		return v, State{}, fmt.Errorf("%s: is %s, and only a regular file is written over", p.path, article(v.state))
+	}
+	return v, s, nil
+}
+
+// makeParents makes the missing directories above p, durably, and returns
+// those it made, outermost first.
+func (p place) makeParents(v view) (made []string, err error) {
+	n := len(v.parents)
+	if n == 0 || v.parents[n-1].kind == Dir {
+		return nil, nil
+	}
+	first := v.parents[n-1].rel
+	for i := len(first); i < len(p.rel); i++ {
+		if p.rel[i] != '/' {
+			continue
+		}
+		dir := p.rel[:i]
+		err := p.disk.Mkdir(dir, 0o755)
+		if err == nil {
+			made = append(made, dir)
+			err = p.disk.SyncDir(path.Dir(dir))
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return made, fmt.Errorf("%s: the directory %s cannot be made: %w", p.path, p.root.path(dir), cause(err))
+		}
+	}
+	return made, nil
+}
+
+// stage makes the file at p, which must not exist, with the bytes that fill
+// writes and the mode of s. It belongs to to where that is somebody and the
+// process may give files away. After an error nothing is there.
+func (p place) stage(s State, to owner, fill func(io.Writer) error, sync bool) error {
+	f, err := p.disk.OpenFile(p.rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = fill(f)
+	if err == nil && to != nobody {
+		p.giveTo(f, to)
+	}
+	if err == nil {
+		err = f.Chmod(fileMode(s.Mode)) // after the owner: giving away takes bits off
+	}
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		p.disk.Remove(p.rel) // what is left of a failure is only space
+	}
+	return err
+}
+
+// giveTo gives the new file f at p to its owner. That it may not is no error:
+// nobody but root may.
+func (p place) giveTo(f disk.File, to owner) {
+	if info, err := f.Stat(); err != nil || ownerOf(info) == to {
+		return
+	}
+	if p.disk.Lchown(p.rel, to.uid, to.gid) != nil {
+		p.disk.Lchown(p.rel, -1, to.gid)
+	}
+}
+
+// errAppeared is a path where something is that was not there a moment ago.
+var errAppeared = errors.New("something else appeared there at the last moment")
+
+// publish gives the file staged at temp the name p: in the place of what is
+// there (old set), or where nothing is, atomically and over nobody. The error of a
+// failed publish leaves both as they were.
+func (p place) publish(temp place, old bool) error {
+	if old {
+		return p.disk.Rename(temp.rel, p.rel)
+	}
+	err := p.disk.Link(temp.rel, p.rel)
+	switch {
+	case err == nil:
+		if err = p.disk.Remove(temp.rel); err != nil {
+			err = p.disk.Remove(temp.rel) // a second name is not to be left for a passing fault
+		}
+		return err
+	case errors.Is(err, fs.ErrExist):
+		return errAppeared
+	case !noLinks(err):
+		return err
+	}
+	if _, err := p.disk.Lstat(p.rel); !errors.Is(err, fs.ErrNotExist) {
+		return errAppeared
+	}
+	return p.disk.Rename(temp.rel, p.rel)
+}
+
+// tempNear is a name beside rel with a unique part: ".a.go.oino-k3j9x2". It keeps the beginning of
+// rel's own name, so that whoever sees one knows what it is of.
+func tempNear(rel, unique string) string {
+	dir, name := path.Split(rel)
+	suffix := ".oino-" + unique
+	for len(name) > min(80, maxName-1-len(suffix)) {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return dir + "." + strings.TrimLeft(name, ".") + suffix
+}
+
+// article names what a state is, for the middle of a sentence.
+func article(s State) string {
+	switch s.Kind {
+	case Absent:
+		return "missing"
+	case File:
+		return "a file"
+	case Symlink:
+		return "a link"
+	case Dir:
+		return "a directory"
+	}
+	if s.Reason == Unreadable {
+		return "unreadable"
+	}
+	return "a pipe, socket or device"
+}

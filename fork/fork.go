@@ -1,0 +1,332 @@
+// Package fork knows how one conversation becomes two, and who may object.
+//
+// # Which entries go along
+//
+// A fork is a new session that holds the source's entries from the first one
+// to a point: the leaf (no entry named: the whole conversation), an entry
+// (position "at"), or the entry before it (position "before"). The point may
+// lie anywhere in the tree. A turn goes along whole when its user entry does.
+// What entries take with them, and how they get to disk, is session's secret
+// (Registry.Stage); a fork never touches a file of the workspace.
+//
+// A rewind that forks takes the entries before its target, and is made by
+// session in one go with the files: the staged child is published once the
+// files are back.
+//
+// # Who may object
+//
+// Before the conversation forks or moves, each Handler is asked, one after
+// the other, until one cancels:
+//
+//	Go handlers registered in the process, commands from the settings, the client
+//
+// Each is asked at most once, and all of them before any effect: nothing is
+// staged, planned or changed while a handler thinks. Doubt cancels: an error,
+// a panic, a command that fails, hangs or babbles (see Command). A cancelled
+// fork or rewind leaves nothing behind, and says who cancelled and why.
+//
+// What cannot be done is refused before anybody is asked. A dry run, and a
+// rewind that keeps the conversation, ask nobody.
+//
+// After success, and only then, each handler is told once. Nothing it does
+// changes the result any more; what goes wrong there is for Forker.Report.
+package fork
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/session"
+)
+
+// The types of the two events.
+const (
+	BeforeFork = "session_before_fork"
+	AfterFork  = "session_fork"
+)
+
+// The positions of a fork.
+const (
+	Before = "before" // the entries before the named one
+	At     = "at"     // the named one too
+)
+
+// Event is what a session_before_fork handler is told, as JSON on the wire
+// and on a command's stdin.
+type Event struct {
+	Type         string  `json:"type"` // session_before_fork
+	SessionID    string  `json:"sessionId"`
+	EntryID      *string `json:"entryId"` // null for the whole conversation
+	Position     string  `json:"position"`
+	Conversation string  `json:"conversation"` // of a rewind: rewind or fork; of a fork: fork
+	Cwd          string  `json:"cwd"`
+	Text         string  `json:"text"` // of the named entry, where it is the user's
+	// Files is what a rewind would change, empty for a fork; Change is what
+	// happened to the path since the checkpoint, which the rewind takes back.
+	Files []session.PathChange `json:"files"`
+}
+
+// Answer is a handler's word. The zero value lets it go on.
+type Answer struct {
+	Cancel bool   `json:"cancel"`
+	Reason string `json:"reason"`
+}
+
+// Forked is what a session_fork handler is told, once, after success.
+type Forked struct {
+	Type         string  `json:"type"` // session_fork
+	SessionID    string  `json:"sessionId"`
+	EntryID      *string `json:"entryId"`
+	Position     string  `json:"position"`
+	Conversation string  `json:"conversation"`
+	Cwd          string  `json:"cwd"`
+	NewSessionID string  `json:"newSessionId,omitempty"` // of a fork
+}
+
+// Handler may object to a fork, and hears of those that were made. An error
+// of SessionBeforeFork cancels, with the error as the reason.
+type Handler interface {
+	SessionBeforeFork(ctx context.Context, e Event) (Answer, error)
+	SessionForked(ctx context.Context, e Forked)
+}
+
+// Forker makes forks, and rewinds that move the conversation.
+type Forker struct {
+	registry *session.Registry
+	handlers []Handler
+
+	// Report hears what went wrong in a handler after a fork was made, when no
+	// answer can carry it. It is set before the first call; nil is nobody.
+	Report func(error)
+}
+
+// New returns a Forker that asks handlers in order: Go handlers first, then
+// commands. Each call may add the client as the last.
+func New(r *session.Registry, handlers ...Handler) *Forker {
+	return &Forker{registry: r, handlers: slices.Clone(handlers)}
+}
+
+// Params says where to fork.
+type Params struct {
+	EntryID               string   // "": the whole conversation
+	Position              string   // before (default) or at
+	AdditionalDirectories []string // nil: the source's
+}
+
+// Result is a fork that was made, or why not.
+type Result struct {
+	SessionID string
+	Text      string // of the user entry that the fork stops before
+	HasText   bool
+	Cancelled bool
+	Reason    string
+	Ahead     []string // paths that are now in a later state than the fork knows
+}
+
+// Fork makes a new session from s. It never touches files. client may be nil.
+func (f *Forker) Fork(ctx context.Context, s *session.Session, p Params, client Handler) (_ Result, err error) {
+	at, err := f.point(s, p)
+	if err != nil {
+		return Result{}, err
+	}
+	handlers := f.with(client)
+	e := at.event(s, string(session.ForkConversation))
+	answer, err := ask(ctx, handlers, e)
+	if err != nil {
+		return Result{}, err
+	}
+	if answer.Cancel {
+		return Result{Cancelled: true, Reason: answer.Reason}, nil
+	}
+	child, err := f.registry.Stage(ctx, s, at.entries, p.AdditionalDirectories)
+	if err != nil {
+		return Result{}, err
+	}
+	defer discard(child, &err)
+	if err := child.Publish(ctx); err != nil {
+		return Result{}, err
+	}
+	r := Result{SessionID: child.ID(), Ahead: s.Ahead(at.entries)}
+	if at.position == Before && at.byUser {
+		r.Text, r.HasText = at.text, true
+	}
+	f.tell(ctx, handlers, forked(e, child.ID()))
+	return r, nil
+}
+
+// Rewind rewinds s, asking the handlers first where the conversation moves,
+// and staging the child of a fork. client may be nil.
+func (f *Forker) Rewind(ctx context.Context, s *session.Session, p session.RewindParams, client Handler) (_ session.RewindResult, err error) {
+	moves := p.Conversation == session.RewindConversation || p.Conversation == session.ForkConversation
+	if !moves || p.DryRun {
+		return s.Rewind(ctx, p)
+	}
+	if err := s.CheckRewind(p); err != nil {
+		return session.RewindResult{}, err
+	}
+	at, err := f.target(s, p.EntryID)
+	if err != nil {
+		return session.RewindResult{}, err
+	}
+	handlers := f.with(client)
+	e := at.event(s, string(p.Conversation))
+	if slices.ContainsFunc(handlers, asked) { // a preview nobody reads costs a walk over every path
+		if e.Files, err = preview(ctx, s, p); err != nil {
+			return session.RewindResult{}, err
+		}
+	}
+	answer, err := ask(ctx, handlers, e)
+	if err != nil {
+		return session.RewindResult{}, err
+	}
+	if answer.Cancel {
+		return session.RewindResult{Restored: []string{}, Deleted: []string{}, Cancelled: true, Reason: answer.Reason}, nil
+	}
+	if p.Conversation == session.ForkConversation {
+		if p.Child, err = f.registry.Stage(ctx, s, at.entries, nil); err != nil {
+			return session.RewindResult{}, err
+		}
+		defer discard(p.Child, &err)
+	}
+	r, err := s.Rewind(ctx, p)
+	if err != nil {
+		return r, err
+	}
+	if moved(p, r) {
+		f.tell(ctx, handlers, forked(e, r.SessionID))
+	}
+	return r, nil
+}
+
+// discard leaves nothing of a child that was not published, and adds to err
+// where that fails.
+func discard(c *session.Child, err *error) {
+	if left := c.Discard(); left != nil {
+		*err = errors.Join(*err, fmt.Errorf("the unfinished fork %s could not be removed: %w", c.ID(), left))
+	}
+}
+
+// point is where a conversation is cut.
+type point struct {
+	entryID  *string  // nil: nowhere, the whole of it
+	position string   // before or at
+	entries  []string // those that go along
+	text     string   // of the named entry
+	byUser   bool     // the named entry is a user entry
+}
+
+// point finds where p cuts, and refuses what names no entry.
+func (f *Forker) point(s *session.Session, p Params) (point, error) {
+	switch p.Position {
+	case "", Before, At:
+	default:
+		return point{}, &session.Error{Kind: session.BadParams,
+			Msg: fmt.Sprintf("position is %q, want %q or %q", p.Position, Before, At)}
+	}
+	branch, err := s.Branch(p.EntryID)
+	if err != nil {
+		return point{}, err
+	}
+	if p.EntryID == "" {
+		return point{position: At, entries: ids(branch)}, nil
+	}
+	position := p.Position
+	if position == "" {
+		position = Before
+	}
+	return cut(s, branch, position)
+}
+
+// target is the point before the entry that a rewind goes to.
+func (f *Forker) target(s *session.Session, entryID string) (point, error) {
+	if entryID == session.Start {
+		return point{entryID: &entryID, position: Before}, nil
+	}
+	branch, err := s.Branch(entryID)
+	if err != nil {
+		return point{}, err
+	}
+	return cut(s, branch, Before)
+}
+
+// cut is the point before or at the last entry of branch.
+func cut(s *session.Session, branch []session.Entry, position string) (point, error) {
+	if len(branch) == 0 {
+		return point{}, errors.New("a branch that ends in an entry holds none") // session's promise, broken
+	}
+	last := branch[len(branch)-1]
+	pt := point{entryID: &last.ID, position: position, byUser: last.Role == session.User}
+	if pt.byUser {
+		var err error
+		if pt.text, err = s.EntryText(last.ID); err != nil {
+			return point{}, err
+		}
+	}
+	if position == Before {
+		branch = branch[:len(branch)-1]
+	}
+	pt.entries = ids(branch)
+	return pt, nil
+}
+
+func ids(entries []session.Entry) []string {
+	out := make([]string, len(entries))
+	for i, e := range entries {
+		out[i] = e.ID
+	}
+	return out
+}
+
+// event is what handlers are told of the point, with no files yet.
+func (pt point) event(s *session.Session, conversation string) Event {
+	return Event{
+		Type: BeforeFork, SessionID: s.ID(), EntryID: pt.entryID, Position: pt.position,
+		Conversation: conversation, Cwd: s.Cwd(), Text: pt.text, Files: []session.PathChange{},
+	}
+}
+
+func forked(e Event, newSessionID string) Forked {
+	return Forked{
+		Type: AfterFork, SessionID: e.SessionID, EntryID: e.EntryID, Position: e.Position,
+		Conversation: e.Conversation, Cwd: e.Cwd, NewSessionID: newSessionID,
+	}
+}
+
+// preview is what the rewind would change now, in the order of its diff. A
+// path that it would only report is not in it.
+func preview(ctx context.Context, s *session.Session, p session.RewindParams) ([]session.PathChange, error) {
+	p.DryRun = true
+	r, err := s.Rewind(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return changes(r), nil
+}
+
+func changes(r session.RewindResult) []session.PathChange {
+	touched := make(map[string]bool)
+	for _, paths := range [][]string{r.Restored, r.Deleted, r.Merged} {
+		for _, path := range paths {
+			touched[path] = true
+		}
+	}
+	files := []session.PathChange{}
+	for _, d := range r.Files {
+		if touched[d.Path] {
+			files = append(files, session.PathChange{Path: d.Path, Change: d.Change})
+		}
+	}
+	return files
+}
+
+// moved reports whether the conversation went where p says: a path that
+// really failed keeps it where it was.
+func moved(p session.RewindParams, r session.RewindResult) bool {
+	if p.Conversation == session.ForkConversation {
+		return r.SessionID != ""
+	}
+	return !slices.ContainsFunc(r.Failed, func(x checkpoints.Failure) bool { return x.Code.Real() })
+}

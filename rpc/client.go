@@ -1,0 +1,91 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/sourcegraph/jsonrpc2"
+
+	"github.com/oino-dev/oinod/protocol"
+)
+
+// errGone is a question to a client that can no longer answer.
+var errGone = errors.New("the client is gone")
+
+// client is the other side of the connection: what we ask and tell it.
+type client struct {
+	conn   *jsonrpc2.Conn
+	stream *stream
+	tasks  *dispatcher
+	log    zerolog.Logger
+	lastID atomic.Int64
+
+	// open ends when the client can no longer answer.
+	open context.Context
+
+	wants   atomic.Pointer[protocol.ClientExtension] // what initialize said; nil: nothing
+	noMenus atomic.Bool                              // the client does not know session/request_permission
+}
+
+// wish is what the client asked for in initialize.
+func (c *client) wish() protocol.ClientExtension {
+	if w := c.wants.Load(); w != nil {
+		return *w
+	}
+	return protocol.ClientExtension{}
+}
+
+// notify tells the client something. What is told before an answer is written
+// by the same goroutine arrives before it.
+func (c *client) notify(method string, params any) {
+	raw, err := protocol.Encode(params)
+	if err == nil {
+		err = c.conn.Notify(context.Background(), method, nil, withParams(raw))
+	}
+	if err != nil {
+		c.log.Debug().Err(err).Str("method", method).Msg("the client could not be told")
+	}
+}
+
+// update tells the client one update of a session.
+func (c *client) update(sessionID string, update any) {
+	c.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: sessionID, Update: update})
+}
+
+// ask sends the client a request on behalf of t and waits for the answer, at
+// most for limit. The error is the client's own (*jsonrpc2.Error), errGone, a
+// time-out, or that of ctx, t's. The client is told when nobody waits any more.
+func (c *client) ask(ctx context.Context, t *task, limit time.Duration, method string, params, result any) error {
+	raw, err := protocol.Encode(params)
+	if err != nil {
+		return err
+	}
+	timeout := fmt.Errorf("the client did not answer within %v", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, timeout)
+	defer cancel()
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	defer context.AfterFunc(c.open, func() { leave(errGone) })()
+
+	c.tasks.setAsking(t, 1)
+	defer c.tasks.setAsking(t, -1)
+	id := fmt.Sprintf("oino-%d", c.lastID.Add(1))
+	call, err := c.conn.DispatchCall(ctx, method, nil, withParams(raw), jsonrpc2.PickID(jsonrpc2.ID{Str: id, IsString: true}))
+	if err != nil {
+		return errGone
+	}
+	err = call.Wait(ctx, result)
+	switch {
+	case errors.Is(err, jsonrpc2.ErrClosed):
+		return errGone
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		c.stream.forget(id)
+		c.notify(protocol.CancelRequest, protocol.CancelRequestParams{RequestID: mustEncode(id)})
+		return context.Cause(ctx)
+	}
+	return err
+}

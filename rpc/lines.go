@@ -1,0 +1,105 @@
+package rpc
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+)
+
+// headBytes is how much is kept of a line that is too long.
+const headBytes = 64 << 10
+
+// lineReader cuts a stream into lines. It never holds more of a line than the
+// limit allows.
+type lineReader struct {
+	r   *bufio.Reader
+	max int
+	err error // sticky: what ended the stream
+}
+
+func newLineReader(r io.Reader, max int) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, headBytes), max: max}
+}
+
+// line is one line without its line break. Of one that is longer than the
+// limit only the head is there.
+type line struct {
+	bytes   []byte
+	tooLong bool
+}
+
+// next reads the next line. A last one without a line break counts.
+func (l *lineReader) next() (line, error) {
+	if l.err != nil {
+		return line{}, l.err
+	}
+	var ln line
+	for {
+		part, err := l.r.ReadSlice('\n')
+		ln.add(part, l.max)
+		switch {
+		case err == nil:
+			return ln, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		}
+		l.err = err
+		if errors.Is(err, io.EOF) && (len(ln.bytes) > 0) {
+			return ln, nil
+		}
+		return line{}, err
+	}
+}
+
+// add appends a part of the line, up to max bytes of it.
+func (ln *line) add(part []byte, max int) {
+	part = bytes.TrimSuffix(part, []byte("\n"))
+	switch {
+	case ln.tooLong:
+	case len(ln.bytes)+len(part) > max:
+		ln.tooLong = true
+		head := ln.bytes[:min(len(ln.bytes), headBytes)]
+		rest := part[:min(len(part), headBytes-len(head))]
+		ln.bytes = append(bytes.Clone(head), rest...) // lets the memory of the others go
+	default:
+		ln.bytes = append(ln.bytes, part...)
+	}
+}
+
+// errClosed is a write after the end.
+var errClosed = errors.New("the connection is closed")
+
+// lineWriter writes whole lines, each with one Write. The first error stays:
+// after half a line nothing that follows could be understood.
+type lineWriter struct {
+	broken func(error) // called once, with the first error of w
+
+	mu  sync.Mutex
+	w   io.Writer
+	err error
+}
+
+// write writes a line that ends in its line break.
+func (l *lineWriter) write(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	if _, err := l.w.Write(b); err != nil {
+		l.err = err
+		l.broken(err)
+	}
+	return l.err
+}
+
+// close lets no further line out.
+func (l *lineWriter) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = errClosed
+	}
+}

@@ -1,0 +1,115 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+)
+
+// members gives the members of a JSON object in order, repeated names
+// included, without copying a value. encoding/json would copy params of many
+// megabytes twice, match names whatever their case, and refuse a part of an
+// object; for one that is not whole or not valid this ends early.
+func members(object []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		i := 1 // after the brace
+		for {
+			i = skipSpace(object, i)
+			if i >= len(object) || object[i] != '"' {
+				return
+			}
+			end := valueEnd(object, i)
+			if end < 0 {
+				return
+			}
+			name := object[i:end]
+			i = skipSpace(object, end)
+			if i >= len(object) || object[i] != ':' {
+				return
+			}
+			i = skipSpace(object, i+1)
+			end = valueEnd(object, i)
+			if end < 0 {
+				return
+			}
+			if !yield(memberName(name), object[i:end:end]) {
+				return
+			}
+			i = skipSpace(object, end)
+			if i >= len(object) || object[i] != ',' {
+				return
+			}
+			i++
+		}
+	}
+}
+
+// memberName is the value of a quoted name; nearly all have no escapes.
+func memberName(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	return unquote(quoted)
+}
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\r' || b[i] == '\n') {
+		i++
+	}
+	return i
+}
+
+// valueEnd is the index after the JSON value that starts at b[i], or -1 where
+// b ends before it does.
+func valueEnd(b []byte, i int) int {
+	if i >= len(b) {
+		return -1
+	}
+	switch b[i] {
+	case '"':
+		return stringEnd(b, i)
+	case '{', '[':
+		depth := 0
+		for i < len(b) {
+			switch b[i] {
+			case '"':
+				if i = stringEnd(b, i); i < 0 {
+					return -1
+				}
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+		return -1
+	}
+	n := bytes.IndexAny(b[i:], ",}] \t\r\n")
+	if n <= 0 {
+		return -1
+	}
+	return i + n
+}
+
+// stringEnd is the index after the string that starts with the quote at b[i],
+// or -1.
+func stringEnd(b []byte, i int) int {
+	for i++; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		backslashes := 0
+		for j := i + n - 1; j >= i && b[j] == '\\'; j-- {
+			backslashes++
+		}
+		if i += n + 1; backslashes%2 == 0 {
+			return i
+		}
+	}
+	return -1
+}

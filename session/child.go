@@ -1,0 +1,253 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+
+	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/disk"
+)
+
+// Branch lists the entries from the first to entryID ("": the leaf), oldest
+// first, anywhere in the tree; content is not read.
+func (s *Session) Branch(entryID string) ([]Entry, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	leaf := s.state.leaf
+	if entryID != "" {
+		if leaf = s.state.nodes[entryID]; leaf == nil {
+			return nil, refuse(EntryNotFound, "session %s has no entry %q", s.id, entryID)
+		}
+	}
+	var entries []Entry
+	for _, n := range s.state.branch(leaf) {
+		entries = append(entries, Entry{ID: n.id, ParentID: n.parentID, Role: n.role, CreatedAt: n.createdAt, ToolCallID: n.toolCallID, Status: n.status})
+	}
+	return entries, nil
+}
+
+// Ahead lists the paths that turns which the entries do not hold have changed since.
+func (s *Session) Ahead(entryIDs []string) []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	held := setOf(entryIDs)
+	var ahead []string
+	for _, p := range s.state.pathOrder {
+		var first, last *interval
+		for _, iv := range s.state.paths[p] {
+			if iv.out || iv.turn == nil || held[iv.turn.entry.id] {
+				continue
+			}
+			if first == nil {
+				first = iv
+			}
+			last = iv
+		}
+		if first != nil && checkpoints.ChangeOf(first.before, last.after) != "" {
+			ahead = append(ahead, p)
+		}
+	}
+	return ahead
+}
+
+// Child is a session that is written but not yet there: nobody finds it
+// before Publish.
+type Child struct {
+	session *Session // with the log of an unpublished one closed
+	parent  string
+	root    disk.Root // nil in memory
+	done    bool
+}
+
+// Stage writes a new session that holds the entries (a branch from its first
+// entry) with their ids, parents, times and whole turns, and everything their
+// checkpoints need. The source's log is not written. additional are the
+// child's directories, nil for the source's.
+func (r *Registry) Stage(ctx context.Context, s *Session, entryIDs []string, additional []string) (*Child, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if additional == nil {
+		additional = s.state.dirs
+	}
+	h := &headerRecord{
+		Type: "session", Version: formatVersion, ID: r.newID(), Cwd: s.cwd, AdditionalDirectories: additional,
+		CreatedAt: s.now(), App: r.app, Tracking: s.tracking, ParentSessionID: s.id, Agent: s.state.head.Agent,
+	}
+	records, err := s.copyRecords(ctx, entryIDs)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.syncBlobs(); err != nil {
+		return nil, err
+	}
+	records = append([]any{h}, records...)
+	c := &Child{session: r.session(h), parent: s.id}
+	c.session.blobs, c.session.inMemory = s.blobs, s.inMemory
+	if s.inMemory {
+		c.session.log = &memoryLog{}
+		if err := c.session.commit(records...); err != nil {
+			return nil, err
+		}
+		c.session.ws, err = r.workspace(h.Cwd, additional, s.blobs)
+		return c, err
+	}
+	if c.root, _, err = r.agentDir(false); err != nil {
+		return nil, storageError("the agent directory "+r.dir+" cannot be used", err)
+	}
+	// Beside its parent: there the parent's next open finds what a crash left.
+	c.session.place = place{s.place.dir, newPlace(h).name}
+	w, err := writeLog(c.root, c.session.place.staged(s.id), records, nil)
+	if err != nil {
+		return nil, storageError("the fork could not be written", err)
+	}
+	if err := w.Close(); err != nil {
+		c.Discard()
+		return nil, storageError("the fork could not be written", err)
+	}
+	return c, nil
+}
+
+// copyRecords are the records of a fork that holds the entries: the entries,
+// then what their turns did, in the same order.
+func (s *Session) copyRecords(ctx context.Context, entryIDs []string) ([]any, error) {
+	st := s.state
+	var records []any
+	forked := &forkedRecord{Type: "forked"}
+	held := setOf(entryIDs)
+	for _, id := range entryIDs {
+		n := st.nodes[id]
+		if n == nil {
+			return nil, refuse(EntryNotFound, "session %s has no entry %q", s.id, id)
+		}
+		if d := st.damagedSince(n.order); d != nil && n.role == User {
+			return nil, &Error{Kind: LogDamaged, Msg: "line " + itoa(d.line) + " of the log of session " + s.id + " is damaged, and a fork may need it", Err: d.err}
+		}
+		object, err := s.log.ReadAt(n.pos)
+		if err != nil {
+			return nil, &Error{Kind: LogDamaged, Msg: "entry " + id + " of session " + s.id + " cannot be read", Err: err}
+		}
+		rec, err := decodeRecord(object)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, rec)
+		forked.Leaf = id
+		if n.dropped {
+			forked.Dropped = append(forked.Dropped, id)
+		}
+		if n.role == User && n.order < st.evicted {
+			forked.Evicted = id
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	befores, err := s.copyIntervals(entryIDs, forked.Evicted)
+	if err != nil {
+		return nil, err
+	}
+	records = append(records, befores...)
+	for _, id := range entryIDs {
+		if l := st.labels[id]; l != "" {
+			records = append(records, &labelRecord{Type: "label", Entry: id, Label: l})
+		}
+		if d, ok := st.driver[id]; ok {
+			records = append(records, &stateRecord{Type: "state", Entry: id, Digest: d})
+		}
+	}
+	if st.title != "" && len(held) > 0 {
+		records = append(records, &titleRecord{Type: "title", Title: st.title})
+	}
+	return append(records, forked), nil
+}
+
+// copyIntervals copies the intervals in play of the entries' turns. The
+// baseline goes along with the entry through which it was folded, if that is
+// held: with an older one it would tell of turns that the fork does not have.
+func (s *Session) copyIntervals(entryIDs []string, evicted string) ([]any, error) {
+	st := s.state
+	var records []any
+	n := 0
+	put := func(turn string, ivs []*interval) error {
+		b := &beforeRecord{Type: "before", Turn: turn}
+		for _, iv := range ivs {
+			if iv.out {
+				continue
+			}
+			after := iv.after
+			if after.Kind == checkpoints.Unknown {
+				c, err := s.ws.Capture(iv.path)
+				if err != nil {
+					return storageError("the contents of "+iv.path+" could not be kept", err)
+				}
+				after = c.State
+			}
+			n++
+			b.Intervals = append(b.Intervals, intervalRecord{
+				N: n, Path: iv.path, Before: iv.before, Parents: iv.parents, Error: iv.err, After: &after, Seam: iv.seam,
+			})
+		}
+		if len(b.Intervals) > 0 {
+			records = append(records, b)
+		}
+		return nil
+	}
+	if e := st.nodes[evicted]; e != nil && !slices.ContainsFunc(st.order[e.order+1:st.evicted], func(n *node) bool { return n.role == User }) {
+		var base []*interval
+		for _, p := range st.pathOrder {
+			if iv := st.paths[p][0]; iv.turn == nil {
+				base = append(base, iv)
+			}
+		}
+		if err := put(evicted, base); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range entryIDs {
+		if t := st.turns[id]; t != nil {
+			if err := put(id, t.intervals); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return records, nil
+}
+
+// ID names the session that Publish makes.
+func (c *Child) ID() string { return c.session.id }
+
+// Publish makes the staged session a session, durably.
+func (c *Child) Publish(ctx context.Context) error {
+	r := c.session.reg
+	if c.root != nil {
+		if err := publishLog(c.root, c.session.place, c.parent); err != nil {
+			return storageError("the fork could not be published", err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.done = true
+	if c.root == nil {
+		r.open[c.session.id] = c.session
+	} else {
+		r.places[c.session.id] = c.session.place
+	}
+	return nil
+}
+
+// Discard leaves nothing of it. After Publish it does nothing.
+func (c *Child) Discard() error {
+	if c.done {
+		return nil
+	}
+	c.done = true
+	if c.root == nil {
+		return c.session.ws.Close()
+	}
+	return errors.Join(c.root.Remove(c.session.place.staged(c.parent)), c.root.SyncDir(path.Dir(c.session.place.log())))
+}

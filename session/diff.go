@@ -1,0 +1,42 @@
+package session
+
+import (
+	"context"
+
+	"github.com/oino-dev/oinod/checkpoints"
+)
+
+// DiffParams selects what Diff compares.
+type DiffParams struct {
+	EntryID string
+	Paths   []string
+	Context int // lines around a change
+}
+
+// Diff compares the checkpoint with now, for what a rewind would consider.
+func (s *Session) Diff(ctx context.Context, p DiffParams) ([]checkpoints.FileDiff, error) {
+	s.mu.RLock()
+	_, err := s.target(RewindParams{EntryID: p.EntryID})
+	var touched []*touch
+	if err == nil {
+		touched = s.state.touched(s.state.targetOrder(p.EntryID), nil)
+	}
+	ws := s.ws
+	s.mu.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	if touched, err = only(ws, touched, p.Paths); err != nil {
+		return nil, err
+	}
+	files := []checkpoints.FileDiff{}
+	for _, t := range touched {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if d := ws.Diff(t.Path, t.Target, ws.Look(t.Path).State, p.Context); d.Change != "" {
+			files = append(files, d)
+		}
+	}
+	return files, nil
+}

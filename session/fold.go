@@ -1,0 +1,535 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/blobs"
+	"github.com/oino-dev/oinod/checkpoints/journal"
+)
+
+// state is what a log says: a pure fold over its records in order. apply is
+// the only thing that changes it, and sees nothing but the record, so that
+// reading the log again gives the same state. Contents of messages are not in
+// it; a node says where its line lies.
+type state struct {
+	head     headerRecord
+	revision int64 // records applied
+
+	nodes map[string]*node
+	order []*node // in log order
+	leaf  *node   // nil: before the first entry
+
+	turns  map[string]*turn // by the id of the user entry
+	open   *turn            // the open turn, if any
+	closed bool             // the session was closed cleanly since the open turn's last record
+	last   *turn            // the newest turn
+
+	intervals []*interval            // by n-1
+	paths     map[string][]*interval // by path, in order; the baseline first
+	pathOrder []string               // paths by their first interval
+
+	redo    []*rewind // the newest last
+	rewinds map[string]*rewind
+	pending *rewind // an intent without an outcome: the log ended in the middle of a rewind
+
+	evicted int // entries with an order below this can no longer be rewound to
+
+	title    string
+	labels   map[string]string
+	driver   map[string]blobs.Digest // the driver's own states by entry
+	dirs     []string
+	firstMsg string // the first and the last user message, shortened
+	lastMsg  string
+	children map[string]bool // staged sessions that a finished rewind wants published
+
+	damage []damage
+}
+
+// node is an entry in the tree.
+type node struct {
+	id, parentID string
+	parent       *node // nil for the first, and where the parent's line is damaged
+	role         Role
+	createdAt    int64
+	order        int // place among the log's entries
+	pos          journal.Pos
+	toolCallID   string
+	status       string
+	keepFrom     string
+	dropped      bool // a rewind took it off the list of checkpoints
+}
+
+// turn is what followed a user entry.
+type turn struct {
+	entry     *node
+	intervals []*interval // in order
+	ended     bool
+	why       string // it ended: endRecord.Why
+}
+
+// interval is what one turn did to one path.
+type interval struct {
+	n       int
+	turn    *turn // nil for the baseline
+	order   int   // of the turn's entry
+	path    string
+	before  checkpoints.State
+	after   checkpoints.State // Unknown until fixed
+	written bool              // after was fixed by a tool of ours
+	guessed bool              // after was fixed only by the rewind that ended the turn
+	seam    bool              // the baseline: somebody else changed the path inside it
+	parents []checkpoints.Parent
+	err     string
+	out     bool // taken out of play by a rewind
+}
+
+// rewind is a rewind or redo as its records say.
+type rewind struct {
+	rewindRecord
+	order    int // entries in the log when it was made
+	leafFrom *node
+	leafTo   *node
+	moved    bool
+	dropped  []*node                     // what it took off the list
+	undo     map[string][]int            // by path: what a redo puts back
+	steps    map[string]checkpoints.Step // by path: what a redo brings back
+}
+
+// damage is a line that could not be read.
+type damage struct {
+	line  int
+	order int // entries read before it
+	err   error
+}
+
+func newState() *state {
+	return &state{
+		nodes: map[string]*node{}, turns: map[string]*turn{}, paths: map[string][]*interval{},
+		rewinds: map[string]*rewind{}, labels: map[string]string{},
+		driver: map[string]blobs.Digest{}, children: map[string]bool{},
+	}
+}
+
+// apply folds one record in. An error is a record that does not fit what came
+// before it: damage.
+func (st *state) apply(r any, pos journal.Pos) error {
+	st.revision++
+	switch r := r.(type) {
+	case *headerRecord:
+		st.head = *r
+		st.dirs = r.AdditionalDirectories
+	case *entryRecord:
+		return st.applyEntry(r, pos)
+	case *beforeRecord:
+		return st.applyBefore(r)
+	case *afterRecord:
+		st.closed = false
+		st.redo = nil
+		return st.applyAfters(r.Afters, false)
+	case *endRecord:
+		return st.applyEnd(r)
+	case *reopenRecord:
+		st.closed = false
+	case *rewindRecord:
+		return st.applyRewind(r)
+	case *rewoundRecord:
+		return st.applyRewound(r)
+	case *evictRecord:
+		return st.applyEvict(r)
+	case *forkedRecord:
+		return st.applyForked(r)
+	case *labelRecord:
+		if r.Label == "" {
+			delete(st.labels, r.Entry)
+		} else {
+			st.labels[r.Entry] = r.Label
+		}
+	case *titleRecord:
+		st.title = r.Title
+	case *dirsRecord:
+		st.dirs = r.AdditionalDirectories
+	case *stateRecord:
+		st.driver[r.Entry] = r.Digest
+	default:
+		return fmt.Errorf("no fold for %T", r)
+	}
+	return nil
+}
+
+// noteDamage keeps that a line could not be read or did not fit.
+func (st *state) noteDamage(line int, err error) {
+	st.damage = append(st.damage, damage{line: line, order: len(st.order), err: err})
+}
+
+func (st *state) applyEntry(r *entryRecord, pos journal.Pos) error {
+	if st.nodes[r.ID] != nil {
+		return fmt.Errorf("entry %s is there twice", r.ID)
+	}
+	n := &node{
+		id: r.ID, parentID: r.ParentID, parent: st.nodes[r.ParentID], role: r.Role, createdAt: r.CreatedAt,
+		order: len(st.order), pos: pos, toolCallID: r.ToolCallID, status: r.Status, keepFrom: r.KeepFrom,
+	}
+	st.nodes[n.id] = n
+	st.order = append(st.order, n)
+	st.leaf = n
+	if r.Role != User {
+		return nil
+	}
+	if st.open != nil {
+		st.open.ended, st.open.why = true, "entry"
+	}
+	t := &turn{entry: n}
+	st.turns[n.id], st.open, st.last, st.closed = t, t, t, false
+	st.redo = nil
+	text := shorten(blocksText(r.Content), maxTitle)
+	if st.firstMsg == "" {
+		st.firstMsg = text
+	}
+	st.lastMsg = text
+	return nil
+}
+
+func (st *state) applyBefore(r *beforeRecord) error {
+	t := st.turns[r.Turn]
+	if t == nil {
+		return fmt.Errorf("intervals of turn %s, which is not there", r.Turn)
+	}
+	st.closed = false
+	st.redo = nil
+	for _, ir := range r.Intervals {
+		if ir.N != len(st.intervals)+1 {
+			return fmt.Errorf("interval %d where %d was due", ir.N, len(st.intervals)+1)
+		}
+		iv := &interval{
+			n: ir.N, turn: t, order: t.entry.order, path: ir.Path,
+			before: ir.Before, parents: ir.Parents, err: ir.Error, seam: ir.Seam,
+		}
+		if ir.After != nil {
+			iv.after = *ir.After
+		}
+		st.intervals = append(st.intervals, iv)
+		t.intervals = append(t.intervals, iv)
+		if len(st.paths[iv.path]) == 0 {
+			st.pathOrder = append(st.pathOrder, iv.path)
+		}
+		st.paths[iv.path] = append(st.paths[iv.path], iv)
+	}
+	return nil
+}
+
+func (st *state) interval(n int) (*interval, error) {
+	if n < 1 || n > len(st.intervals) {
+		return nil, fmt.Errorf("interval %d, which is not there", n)
+	}
+	return st.intervals[n-1], nil
+}
+
+func (st *state) applyAfters(afters []afterState, guessed bool) error {
+	for _, a := range afters {
+		iv, err := st.interval(a.N)
+		if err != nil {
+			return err
+		}
+		iv.after, iv.written, iv.guessed = checkpoints.State{}, a.Written, guessed
+		if a.State != nil {
+			iv.after = *a.State
+		}
+	}
+	return nil
+}
+
+func (st *state) applyEnd(r *endRecord) error {
+	t := st.turns[r.Turn]
+	if t == nil {
+		return fmt.Errorf("the end of turn %s, which is not there", r.Turn)
+	}
+	if err := st.applyAfters(r.Afters, r.Why == "rewind"); err != nil {
+		return err
+	}
+	if r.Open {
+		st.closed = true
+		return nil
+	}
+	t.ended, t.why = true, r.Why
+	if st.open == t {
+		st.open, st.closed = nil, false
+	}
+	return nil
+}
+
+func (st *state) applyRewind(r *rewindRecord) error {
+	if st.pending != nil {
+		return fmt.Errorf("rewind %s begins inside rewind %s", r.ID, st.pending.ID)
+	}
+	rw := &rewind{rewindRecord: *r, order: len(st.order), leafFrom: st.leaf}
+	if r.RedoOf != "" && st.rewinds[r.RedoOf] == nil {
+		return fmt.Errorf("a redo of rewind %s, which is not there", r.RedoOf)
+	}
+	if r.Conversation == RewindConversation {
+		target := st.nodes[r.Target]
+		if r.Target != Start && target == nil {
+			return fmt.Errorf("a rewind to entry %s, which is not there", r.Target)
+		}
+		if target != nil {
+			rw.leafTo = target.parent
+		}
+	}
+	st.rewinds[r.ID], st.pending = rw, rw
+	return nil
+}
+
+func (st *state) applyRewound(r *rewoundRecord) error {
+	rw := st.rewinds[r.ID]
+	if rw == nil || st.pending != rw {
+		return fmt.Errorf("the outcome of rewind %s, which is not under way", r.ID)
+	}
+	st.pending = nil
+	rw.moved = r.Moved
+	if rw.RedoOf != "" {
+		return st.applyRedone(rw, r)
+	}
+	if len(r.Done) == 0 && !r.Moved {
+		return nil // nothing was written, nothing moved: as if it had not been
+	}
+	return st.applyUndone(rw, r)
+}
+
+// applyUndone takes the intervals of every path that is back out of play.
+func (st *state) applyUndone(rw *rewind, r *rewoundRecord) error {
+	rw.undo, rw.steps = map[string][]int{}, map[string]checkpoints.Step{}
+	lost := map[*node]bool{}
+	kept, done := setOf(r.Kept), setOf(r.Done)
+	for path, ns := range rw.Undo {
+		if kept[path] {
+			continue
+		}
+		for _, n := range ns {
+			iv, err := st.interval(n)
+			if err != nil {
+				return err
+			}
+			iv.out = true
+			if iv.turn != nil {
+				lost[iv.turn.entry] = true
+			}
+		}
+		rw.undo[path] = ns
+	}
+	for _, s := range rw.Intent.Steps {
+		if done[s.Path] {
+			rw.steps[s.Path] = s
+		}
+	}
+	from := st.targetOrder(rw.Target)
+	for _, n := range st.branch(rw.leafFrom) {
+		if n.role != User || n.order < from || n.dropped || st.holds(n) || rw.Some && !lost[n] {
+			continue
+		}
+		n.dropped = true
+		rw.dropped = append(rw.dropped, n)
+	}
+	if rw.moved && rw.Conversation == RewindConversation {
+		st.leaf = rw.leafTo
+	}
+	if rw.moved && rw.Child != "" {
+		st.children[rw.Child] = true
+	}
+	st.redo = append(st.redo, rw)
+	return nil
+}
+
+// applyRedone puts back what the undone rewind took, for each path that is
+// again as it was. Paths in conflict stay with the rewind, on the stack.
+func (st *state) applyRedone(rw *rewind, r *rewoundRecord) error {
+	old := st.rewinds[rw.RedoOf]
+	kept := setOf(r.Kept)
+	for path, ns := range rw.Undo {
+		if kept[path] {
+			continue
+		}
+		for _, n := range ns {
+			iv, err := st.interval(n)
+			if err != nil {
+				return err
+			}
+			iv.out = false
+		}
+		delete(old.undo, path)
+		delete(old.steps, path)
+	}
+	old.dropped = slices.DeleteFunc(old.dropped, func(n *node) bool {
+		if len(old.undo) == 0 || st.holds(n) || !st.held(n, old) {
+			n.dropped = false
+			return true
+		}
+		return false
+	})
+	if rw.moved && old.Conversation == RewindConversation {
+		st.leaf, old.moved = old.leafFrom, false
+	}
+	if len(old.undo) == 0 {
+		st.redo = slices.DeleteFunc(st.redo, func(x *rewind) bool { return x == old })
+	}
+	return nil
+}
+
+// holds reports whether a user entry's turn has an interval in play.
+func (st *state) holds(n *node) bool {
+	t := st.turns[n.id]
+	return t != nil && slices.ContainsFunc(t.intervals, func(iv *interval) bool { return !iv.out })
+}
+
+// held reports whether rw still keeps an interval of a user entry's turn.
+func (st *state) held(n *node, rw *rewind) bool {
+	for _, ns := range rw.undo {
+		for _, i := range ns {
+			if t := st.intervals[i-1].turn; t != nil && t.entry == n {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// applyEvict folds turns into the baseline: of each path the earliest before,
+// the latest after, and whether there is a seam between.
+func (st *state) applyEvict(r *evictRecord) error {
+	through := st.nodes[r.Through]
+	if through == nil {
+		return fmt.Errorf("eviction through entry %s, which is not there", r.Through)
+	}
+	st.evicted = max(st.evicted, through.order+1)
+	for path, ivs := range st.paths {
+		var base *interval
+		kept := ivs[:0:0]
+		for _, iv := range ivs {
+			switch {
+			case iv.out && iv.order < st.evicted:
+				// No redo can bring it back: a recorded change came before the eviction.
+			case iv.order >= st.evicted:
+				kept = append(kept, iv)
+			case base == nil:
+				b := *iv
+				b.turn = nil
+				base = &b
+			default:
+				base.seam = base.seam || iv.seam || breaks(base.after, iv.before)
+				base.after, base.written, base.guessed = iv.after, iv.written, iv.guessed
+			}
+		}
+		if base != nil {
+			st.intervals[base.n-1] = base
+			kept = append([]*interval{base}, kept...)
+		}
+		if len(kept) == 0 {
+			delete(st.paths, path)
+		} else {
+			st.paths[path] = kept
+		}
+	}
+	st.pathOrder = slices.DeleteFunc(st.pathOrder, func(p string) bool { return st.paths[p] == nil })
+	for _, n := range st.order[:st.evicted] {
+		if t := st.turns[n.id]; t != nil {
+			t.intervals = nil
+		}
+	}
+	return nil
+}
+
+func (st *state) applyForked(r *forkedRecord) error {
+	for _, t := range st.turns {
+		t.ended, t.why = true, "fork"
+	}
+	st.open, st.closed, st.redo = nil, false, nil
+	for _, id := range r.Dropped {
+		if n := st.nodes[id]; n != nil {
+			n.dropped = true
+		}
+	}
+	if n := st.nodes[r.Evicted]; n != nil {
+		st.evicted = max(st.evicted, n.order+1)
+	}
+	if r.Leaf != "" {
+		if st.leaf = st.nodes[r.Leaf]; st.leaf == nil {
+			return fmt.Errorf("a fork at entry %s, which is not there", r.Leaf)
+		}
+	}
+	return nil
+}
+
+// breaks reports a seam: before is not what after left. An unknown after fits
+// anything.
+func breaks(after, before checkpoints.State) bool {
+	return after.Kind != checkpoints.Unknown && !after.Same(before)
+}
+
+// branch lists the entries from the first to leaf, oldest first.
+func (st *state) branch(leaf *node) []*node {
+	var b []*node
+	for n := leaf; n != nil; n = n.parent {
+		b = append(b, n)
+	}
+	slices.Reverse(b)
+	return b
+}
+
+// targetOrder is the order from which on entries are after the target.
+func (st *state) targetOrder(target string) int {
+	if n := st.nodes[target]; n != nil && target != Start {
+		return n.order
+	}
+	return -1 // start: the baseline too
+}
+
+// listed lists the user entries of the active branch that can be rewound to.
+func (st *state) listed() []*node {
+	var l []*node
+	for _, n := range st.branch(st.leaf) {
+		if n.role == User && !n.dropped && n.order >= st.evicted {
+			l = append(l, n)
+		}
+	}
+	return l
+}
+
+// nextInterval is the n of the next interval.
+func (st *state) nextInterval() int { return len(st.intervals) + 1 }
+
+// openIntervals are the newest intervals in play of a turn, one a path, in order.
+func (t *turn) openIntervals() []*interval {
+	newest := map[string]*interval{}
+	var paths []string
+	for _, iv := range t.intervals {
+		if iv.out {
+			continue
+		}
+		if newest[iv.path] == nil {
+			paths = append(paths, iv.path)
+		}
+		newest[iv.path] = iv
+	}
+	ivs := make([]*interval, len(paths))
+	for i, p := range paths {
+		ivs[i] = newest[p]
+	}
+	return ivs
+}
+
+// damagedSince returns the first damage at or after an order: what is needed
+// to go back there may be missing.
+func (st *state) damagedSince(order int) *damage {
+	for i := range st.damage {
+		if st.damage[i].order > order {
+			return &st.damage[i]
+		}
+	}
+	return nil
+}
+
+// isBelow reports whether path is dir or lies below it.
+func isBelow(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

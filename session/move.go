@@ -1,0 +1,257 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/oino-dev/oinod/checkpoints"
+)
+
+// move is one rewind or redo under way: decide, prepare, write the intent, act,
+// write what came of it. Nothing is changed before the intent is durable.
+type move struct {
+	session   *Session
+	ctx       context.Context
+	params    RewindParams
+	touched   []*touch
+	settled   []*touch // of a redo: paths whose intervals come back and whose files stay
+	record    rewindRecord
+	redo      *rewind // of a redo: what it undoes
+	first     []any   // records that go before the intent
+	wantsMove bool    // the conversation is to move, or a child to be published
+
+	before []*node // the list of checkpoints before it
+	moved  bool
+	result RewindResult
+}
+
+// run carries the move out, or a dry run of it.
+func (m *move) run() (RewindResult, error) {
+	s := m.session
+	m.before = s.state.listed()
+	res := &m.result
+	res.Restored, res.Deleted = []string{}, []string{}
+
+	plan := m.plan()
+	failed := plan.Failed
+	var intent checkpoints.Intent
+	if m.params.DryRun {
+		good, unverified := s.ws.Verify(plan.Steps)
+		intent.Steps, failed = good, append(failed, unverified...)
+	} else {
+		var unprepared []checkpoints.Failure
+		var err error
+		if intent, unprepared, err = s.ws.Prepare(m.ctx, plan); err != nil {
+			if m.ctx.Err() != nil {
+				return *res, m.ctx.Err()
+			}
+			return *res, storageError("the present could not be saved, so nothing was changed", err)
+		}
+		failed = append(failed, unprepared...)
+	}
+	if m.params.Fail && len(failed) > 0 {
+		return *res, failError(failed)
+	}
+	if m.params.DryRun {
+		m.fill(intent.Steps, failed)
+		for _, t := range m.touched {
+			if d := s.ws.Diff(t.Path, t.Target, t.Now.State, m.params.Context); d.Change != "" {
+				res.Files = append(res.Files, d)
+			}
+		}
+		return *res, nil
+	}
+	if err := m.ctx.Err(); err != nil {
+		return *res, err
+	}
+	m.record.Intent, m.record.Failed = intent, failed
+	m.takeOut(failed)
+	moves := m.wantsMove && !slices.ContainsFunc(failed, func(f checkpoints.Failure) bool { return f.Code.Real() })
+	if moves && m.params.Child != nil {
+		m.record.Child = m.params.Child.ID()
+	}
+	if len(intent.Steps) == 0 && !moves && (m.redo == nil || len(m.record.Undo) == 0) {
+		// Nothing to write, nothing to move: only the turn has ended.
+		m.fill(nil, failed)
+		return *res, s.commit(m.first...)
+	}
+	m.record.Made = s.parents(intent.Steps)
+	if err := s.commit(append(m.first, &m.record)...); err != nil {
+		return *res, err
+	}
+	// From here on nothing is called off: a crash is completed at the next open.
+	outcome := s.ws.Act(context.WithoutCancel(m.ctx), intent, false)
+	done, err := s.settle(&m.record, outcome)
+	if err != nil {
+		return *res, err
+	}
+	m.moved = done.Moved
+	if m.params.Child != nil && m.moved {
+		if err := m.params.Child.Publish(context.WithoutCancel(m.ctx)); err != nil {
+			return *res, err
+		}
+		res.SessionID = m.params.Child.ID()
+	}
+	isDone := setOf(done.Done)
+	steps := slices.DeleteFunc(slices.Clone(intent.Steps), func(s checkpoints.Step) bool { return !isDone[s.Path] })
+	m.fill(steps, append(failed, outcome.Failed...))
+	kind := "rewound"
+	if m.redo != nil {
+		kind = "redone"
+	}
+	s.emit(kind, map[string]any{"entryId": m.record.Target, "restored": res.Restored, "deleted": res.Deleted, "failed": len(res.Failed)})
+	return *res, nil
+}
+
+// plan looks at the touched paths and decides.
+func (m *move) plan() checkpoints.Plan {
+	s := m.session
+	input := make([]checkpoints.Touched, len(m.touched))
+	paths := make([]string, len(m.touched))
+	for i, t := range m.touched {
+		paths[i] = t.Path
+	}
+	for i, now := range s.ws.LookAll(paths) {
+		m.touched[i].Now = now
+		input[i] = m.touched[i].Touched
+	}
+	on := m.params.OnConflict
+	if on == "" || m.params.Fail {
+		on = checkpoints.Keep
+	}
+	return checkpoints.NewPlan(input, on, func(st checkpoints.State) ([]byte, error) {
+		return s.blobs.Get(st.Digest, 0)
+	})
+}
+
+// settle writes what came of an intent and folds it in.
+func (s *Session) settle(r *rewindRecord, o checkpoints.Outcome) (*rewoundRecord, error) {
+	done := &rewoundRecord{Type: "rewound", ID: r.ID, Done: o.Done}
+	if done.Done == nil {
+		done.Done = []string{}
+	}
+	real := func(f checkpoints.Failure) bool { return f.Code.Real() }
+	for _, f := range o.Failed {
+		done.Kept = append(done.Kept, f.Path)
+	}
+	wants := r.Conversation == RewindConversation || r.Child != ""
+	if r.RedoOf != "" {
+		old := s.state.rewinds[r.RedoOf]
+		wants = old.moved && old.Conversation == RewindConversation
+	}
+	done.Moved = wants && !slices.ContainsFunc(o.Failed, real) && !slices.ContainsFunc(r.Failed, real)
+	return done, s.commit(done)
+}
+
+// takeOut fills the record's Undo: every interval since the target of each
+// path that has not failed.
+func (m *move) takeOut(failed []checkpoints.Failure) {
+	stays := map[string]bool{}
+	for _, f := range failed {
+		stays[f.Path] = true
+	}
+	for _, t := range slices.Concat(m.touched, m.settled) {
+		if stays[t.Path] {
+			continue
+		}
+		for _, iv := range t.intervals {
+			m.record.Undo[t.Path] = append(m.record.Undo[t.Path], iv.n)
+		}
+	}
+}
+
+// fill makes the result's lists from the steps that were (or would be) done
+// and the paths that failed, in first-change order.
+func (m *move) fill(steps []checkpoints.Step, failed []checkpoints.Failure) {
+	res := &m.result
+	stepOf := map[string]checkpoints.Step{}
+	for _, step := range steps {
+		stepOf[step.Path] = step
+	}
+	failureOf := map[string]checkpoints.Failure{}
+	for _, f := range failed {
+		failureOf[f.Path] = f
+	}
+	for _, t := range m.touched {
+		if step, ok := stepOf[t.Path]; ok {
+			switch {
+			case step.Merged:
+				res.Merged = append(res.Merged, t.Path)
+			case step.To.Kind == checkpoints.Absent:
+				res.Deleted = append(res.Deleted, t.Path)
+			default:
+				res.Restored = append(res.Restored, t.Path)
+			}
+			if t.unchecked {
+				res.Unchecked = append(res.Unchecked, t.Path)
+			}
+		}
+		if f, ok := failureOf[t.Path]; ok {
+			res.Failed = append(res.Failed, f)
+		}
+	}
+}
+
+// failError is what onConflict "fail" answers.
+func failError(failed []checkpoints.Failure) error {
+	e := &Error{Kind: Conflict, Msg: "nothing was changed: " + strconv.Itoa(len(failed)) + " paths cannot come back, first " + failed[0].Path + " (" + failed[0].Message + ")"}
+	for _, f := range failed {
+		switch {
+		case f.Code == checkpoints.CodeMissingBlob:
+			e.Kind = BlobMissing
+		case f.Code == checkpoints.CodeDamagedBlob:
+			e.Kind = BlobDamaged
+		case f.Full:
+			e.Kind = StorageFull
+		case f.Code == checkpoints.CodeIO:
+			e.Kind = StorageFailed
+		default:
+			continue
+		}
+		break
+	}
+	e.Data = map[string]any{"failed": failed}
+	return e
+}
+
+// parents notes, of each step that makes or removes a path, the directories
+// above it as they are before the rewind, so that a redo can bring them back.
+func (s *Session) parents(steps []checkpoints.Step) map[string][]checkpoints.Parent {
+	made := map[string][]checkpoints.Parent{}
+	for _, step := range steps {
+		if step.From.Kind == checkpoints.Absent || step.To.Kind == checkpoints.Absent {
+			if ps := s.ws.Parents(step.Path); len(ps) > 0 {
+				made[step.Path] = ps
+			}
+		}
+	}
+	return made
+}
+
+// recover completes a rewind that a crash cut off. It runs when the session is
+// opened for writing, and asks no hook.
+func (s *Session) recover(ctx context.Context) error {
+	rw := s.state.pending
+	if rw == nil {
+		return nil
+	}
+	outcome := s.ws.Act(ctx, rw.Intent, true)
+	done, err := s.settle(&rw.rewindRecord, outcome)
+	if err != nil {
+		return errors.Join(errors.New("a rewind that was cut off could not be completed"), err)
+	}
+	s.emit("recovered", map[string]any{"entryId": rw.Target, "done": done.Done, "failed": outcome.Failed})
+	return nil
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}

@@ -1,0 +1,282 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/oino-dev/oinod/checkpoints/disk"
+	"github.com/oino-dev/oinod/checkpoints/journal"
+)
+
+// openSession opens the session with the id for writing: its lock, its log, its
+// workspace; then it finishes what the last writer may have left undone.
+func (r *Registry) openSession(ctx context.Context, id string) (*Session, error) {
+	root, p, err := r.find(id)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := takeLock(root, p)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.openLocked(ctx, root, p)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	s.lock = lock
+	return s, nil
+}
+
+func (r *Registry) openLocked(ctx context.Context, root disk.Root, p place) (*Session, error) {
+	h, err := readHeader(root, p)
+	if err != nil {
+		return nil, err
+	}
+	_, store, err := r.agentDir(false)
+	if err != nil {
+		return nil, storageError("the agent directory "+r.dir+" cannot be used", err)
+	}
+	s := r.session(h)
+	s.place, s.blobs = p, store
+	w, err := journal.OpenWriter(root, p.log(), maxLine, s.state.applyLine)
+	if err != nil {
+		return nil, storageError("the log of session "+s.id+" cannot be opened", err)
+	}
+	s.log = w
+	if s.ws, err = r.workspace(s.cwd, s.state.dirs, store); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	if err := s.resume(ctx, root); err != nil {
+		return nil, errors.Join(err, s.ws.Close(), w.Close())
+	}
+	return s, nil
+}
+
+// applyLine folds one line in. What is damaged, or does not fit, is noted and
+// passed over: the session can still be shown.
+func (st *state) applyLine(l journal.Line) error {
+	err := l.Err
+	if err == nil {
+		var rec any
+		if rec, err = decodeRecord(l.Object); err == nil {
+			err = st.apply(rec, l.Pos)
+		}
+	}
+	if err != nil {
+		st.noteDamage(l.Number, err)
+	}
+	return nil
+}
+
+// readHeader judges a log by its first line, before anything of it is changed.
+// The version comes before everything else: a newer log is not damaged.
+func readHeader(root disk.Root, p place) (*headerRecord, error) {
+	f, err := root.OpenFile(p.log(), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, storageError("the log of session "+p.id()+" cannot be opened", err)
+	}
+	defer f.Close()
+	errFirst := errors.New("only the first line is wanted")
+	var first journal.Line
+	if _, err := journal.Scan(f, maxLine, func(l journal.Line) error {
+		first = l
+		first.Object = slices.Clone(l.Object)
+		return errFirst
+	}); err != nil && !errors.Is(err, errFirst) {
+		return nil, storageError("the log of session "+p.id()+" cannot be read", err)
+	}
+	return judgeHeader(p.id(), first)
+}
+
+func judgeHeader(id string, first journal.Line) (*headerRecord, error) {
+	damaged := func(err error) error {
+		return &Error{Kind: LogDamaged, Msg: "the first line of the log of session " + id + " is damaged; nothing of it was touched", Err: err}
+	}
+	if first.Err != nil {
+		return nil, damaged(first.Err)
+	}
+	var v struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(first.Object, &v); err != nil {
+		return nil, damaged(err)
+	}
+	if v.Version > formatVersion {
+		return nil, refuse(NewerVersion, "session %s was written by a newer oinod (log version %d; this one knows %d); use that one, nothing was touched", id, v.Version, formatVersion)
+	}
+	rec, err := decodeRecord(first.Object)
+	if err != nil {
+		return nil, damaged(err)
+	}
+	h, ok := rec.(*headerRecord)
+	if !ok || v.Version < 1 || h.ID != id {
+		return nil, damaged(fmt.Errorf("it does not name the session"))
+	}
+	return h, nil
+}
+
+// resume finishes what the last writer left: a rewind that was cut off, a fork
+// that was not published, an open turn.
+func (s *Session) resume(ctx context.Context, root disk.Root) error {
+	release, err := s.blobs.Hold()
+	if err != nil {
+		return storageError("the blob store cannot be held", err)
+	}
+	defer release()
+	if err := s.recover(ctx); err != nil {
+		return err
+	}
+	if err := s.resumeChildren(root); err != nil {
+		return err
+	}
+	return s.resumeTurn()
+}
+
+// resumeChildren publishes the staged forks that a finished rewind promised,
+// and removes every other one of this session: it was never answered.
+func (s *Session) resumeChildren(root disk.Root) error {
+	files, err := disk.ReadDir(root, s.place.dir)
+	if err != nil {
+		return storageError("the sessions cannot be listed", err)
+	}
+	suffix := "." + s.id + stagedSuffix
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), suffix)
+		if !ok {
+			continue
+		}
+		p := place{s.place.dir, name}
+		if s.state.children[p.id()] {
+			err = publishLog(root, p, s.id)
+		} else {
+			err = root.Remove(p.staged(s.id))
+		}
+		if err != nil {
+			return storageError("the fork "+p.id()+" could not be finished", err)
+		}
+	}
+	return nil
+}
+
+// publishLog gives a staged log its name.
+func publishLog(root disk.Root, p place, parent string) error {
+	if err := root.Rename(p.staged(parent), p.log()); err != nil {
+		return err
+	}
+	return root.SyncDir(p.dir)
+}
+
+// resumeTurn lets an open turn go on. After a clean close, what changed in
+// between is somebody else's, so it is a seam; after a crash it is the turn's.
+func (s *Session) resumeTurn() error {
+	t := s.state.open
+	if t == nil {
+		return nil
+	}
+	g := s.stage(t)
+	for _, iv := range t.openIntervals() {
+		now := s.ws.Look(iv.path).State
+		switch {
+		case s.state.closed && !breaks(iv.after, now):
+			if !iv.written {
+				g.fix(iv.path, nil)
+			}
+		case s.state.closed && iv.written:
+			// The next write sees that it is another and opens a seam.
+		case s.state.closed:
+			if _, err := g.open(iv.path); err != nil {
+				return err
+			}
+		case breaks(iv.after, now):
+			g.fix(iv.path, &now)
+		}
+	}
+	all := g.records()
+	if s.state.closed {
+		all = append(all, &reopenRecord{Type: "reopen", Turn: t.entry.id})
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := s.syncBlobs(); err != nil {
+		return err
+	}
+	return s.commit(all...)
+}
+
+// takeDirs makes additional the session's additional directories, if it is not
+// nil and they are others.
+func (s *Session) takeDirs(ctx context.Context, additional []string) error {
+	if additional == nil {
+		return nil
+	}
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if slices.Equal(additional, s.state.dirs) {
+		return nil
+	}
+	ws, err := s.reg.workspace(s.cwd, additional, s.blobs)
+	if err != nil {
+		return err
+	}
+	if err := s.commit(&dirsRecord{Type: "dirs", AdditionalDirectories: additional}); err != nil {
+		return errors.Join(err, ws.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = append(s.retired, s.ws) // a reader may be using it
+	s.ws = ws
+	return nil
+}
+
+// close closes the session, fixing the after states of an open turn unless its
+// log is about to be deleted. Its lock is let go.
+func (s *Session) close(ctx context.Context, fix bool) error {
+	select {
+	case s.op <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.op }()
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	var errs []error
+	if t := s.state.open; fix && !s.inMemory && t != nil && !s.state.closed && s.log.Broken() == nil {
+		release, err := s.blobs.Hold()
+		if err == nil {
+			err = s.endTurn(t, "close", true)
+			release()
+		}
+		errs = append(errs, err)
+	}
+	s.reg.mu.Lock()
+	delete(s.reg.open, s.id)
+	done := make(chan struct{})
+	s.reg.opening[s.id] = done // who wants it again waits until the lock is free
+	s.reg.mu.Unlock()
+	for _, ws := range append(s.retired, s.ws) {
+		errs = append(errs, ws.Close())
+	}
+	errs = append(errs, s.log.Close())
+	if s.lock != nil {
+		errs = append(errs, s.lock.Unlock())
+	}
+	s.reg.mu.Lock()
+	delete(s.reg.opening, s.id)
+	s.reg.mu.Unlock()
+	close(done)
+	return errors.Join(errs...)
+}

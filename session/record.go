@@ -1,0 +1,230 @@
+package session
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/blobs"
+)
+
+// formatVersion is the version of the log that this oinod writes.
+const formatVersion = 1
+
+// The records of a log. Each is one line; its "type" comes first, so that a
+// line can be told without decoding it whole. A field once written keeps its
+// meaning for ever; a new one is optional.
+
+// headerRecord is the first line.
+type headerRecord struct {
+	Type                  string   `json:"type"` // session
+	Version               int      `json:"version"`
+	ID                    string   `json:"id"`
+	Cwd                   string   `json:"cwd"`
+	AdditionalDirectories []string `json:"additionalDirectories,omitempty"`
+	CreatedAt             int64    `json:"createdAt"`
+	App                   string   `json:"app"`
+	Tracking              Tracking `json:"tracking"`
+	ParentSessionID       string   `json:"parentSessionId,omitempty"`
+	Agent                 string   `json:"agent,omitempty"`
+}
+
+// entryRecord adds an entry below its parent and moves the leaf to it. One of
+// role user opens a turn.
+type entryRecord struct {
+	Type         string          `json:"type"` // entry
+	ID           string          `json:"id"`
+	ParentID     string          `json:"parentId,omitempty"`
+	Role         Role            `json:"role"`
+	CreatedAt    int64           `json:"createdAt"`
+	Content      json.RawMessage `json:"content"`
+	Display      json.RawMessage `json:"displayContent,omitempty"`
+	ToolCallID   string          `json:"toolCallId,omitempty"`
+	Status       string          `json:"status,omitempty"`
+	Tool         json.RawMessage `json:"tool,omitempty"`
+	Summary      string          `json:"summary,omitempty"`
+	KeepFrom     string          `json:"keepFrom,omitempty"`
+	TokensBefore int64           `json:"tokensBefore,omitempty"`
+	TokensAfter  int64           `json:"tokensAfter,omitempty"`
+}
+
+// beforeRecord opens intervals of a turn: what paths were before it changed them.
+type beforeRecord struct {
+	Type      string           `json:"type"` // before
+	Turn      string           `json:"turn"`
+	Intervals []intervalRecord `json:"intervals"`
+}
+
+type intervalRecord struct {
+	N       int                  `json:"n"` // counts the log's intervals, from 1
+	Path    string               `json:"path"`
+	Before  checkpoints.State    `json:"before"`
+	Parents []checkpoints.Parent `json:"parents,omitempty"`
+	Error   string               `json:"error,omitempty"` // why Before is uncovered
+	// In the log of a fork: the after state that was copied along.
+	After *checkpoints.State `json:"after,omitempty"`
+	Seam  bool               `json:"seam,omitempty"` // see interval.seam
+}
+
+// afterRecord fixes after states (or makes them unknown again, with a nil state).
+type afterRecord struct {
+	Type   string       `json:"type"` // after
+	Turn   string       `json:"turn"`
+	Afters []afterState `json:"afters"`
+}
+
+type afterState struct {
+	N     int                `json:"n"`
+	State *checkpoints.State `json:"state"`
+	// Written: a tool of ours wrote it, so it is known although the turn goes on.
+	Written bool `json:"written,omitempty"`
+}
+
+// endRecord ends a turn, or (open) leaves it open while the session is closed.
+type endRecord struct {
+	Type   string       `json:"type"` // end
+	Turn   string       `json:"turn"`
+	Why    string       `json:"why"` // turn_end, entry, rewind, close
+	Afters []afterState `json:"afters,omitempty"`
+	Open   bool         `json:"open,omitempty"`
+}
+
+// reopenRecord: the turn goes on after the session was closed with it open.
+type reopenRecord struct {
+	Type string `json:"type"` // reopen
+	Turn string `json:"turn"`
+}
+
+// rewindRecord is the intent of a rewind or redo, written before anything is
+// changed; a rewoundRecord of the same id says what came of it. A log that
+// ends in between is recovered when it is opened for writing.
+type rewindRecord struct {
+	Type         string             `json:"type"` // rewind
+	ID           string             `json:"id"`
+	RedoOf       string             `json:"redoOf,omitempty"` // a redo: the rewind that it undoes
+	Target       string             `json:"target,omitempty"`
+	Conversation Conversation       `json:"conversation,omitempty"`
+	Some         bool               `json:"some,omitempty"`  // only some paths were asked for
+	Child        string             `json:"child,omitempty"` // the staged session of a fork
+	Undo         map[string][]int   `json:"undo"`            // path: intervals that go out of play (of a redo: come back)
+	Intent       checkpoints.Intent `json:"intent"`
+	// Made notes, of paths that the rewind makes or removes, the directories
+	// above them as they were: a redo brings them back.
+	Made map[string][]checkpoints.Parent `json:"made,omitempty"`
+	// What failed already when the plan was made; kept for recovery.
+	Failed []checkpoints.Failure `json:"failed,omitempty"`
+}
+
+// rewoundRecord is what came of a rewindRecord.
+type rewoundRecord struct {
+	Type  string   `json:"type"` // rewound
+	ID    string   `json:"id"`
+	Done  []string `json:"done"`            // paths of steps that are as they should be
+	Kept  []string `json:"kept,omitempty"`  // paths of steps that failed: their intervals stay
+	Moved bool     `json:"moved,omitempty"` // the conversation moved, or the child is to be published
+}
+
+// evictRecord folds the turns up to and with an entry into the baseline.
+type evictRecord struct {
+	Type    string `json:"type"` // evict
+	Through string `json:"through"`
+}
+
+// forkedRecord ends the copied part of a fork's log: its turns have ended.
+type forkedRecord struct {
+	Type string `json:"type"` // forked
+	Leaf string `json:"leaf,omitempty"`
+	// Evicted is the newest user entry that the source could not be rewound to.
+	Evicted string   `json:"evicted,omitempty"`
+	Dropped []string `json:"dropped,omitempty"`
+}
+
+type labelRecord struct {
+	Type  string `json:"type"` // label
+	Entry string `json:"entry"`
+	Label string `json:"label"` // "" clears
+}
+
+type titleRecord struct {
+	Type  string `json:"type"` // title
+	Title string `json:"title"`
+}
+
+type dirsRecord struct {
+	Type                  string   `json:"type"` // dirs
+	AdditionalDirectories []string `json:"additionalDirectories"`
+}
+
+// stateRecord keeps the driver's own state at an entry, as a content of the
+// blob store.
+type stateRecord struct {
+	Type   string       `json:"type"` // state
+	Entry  string       `json:"entry"`
+	Digest blobs.Digest `json:"digest"`
+}
+
+// decodeRecord decodes the object of a line. A type it does not know is an error.
+func decodeRecord(object []byte) (any, error) {
+	var r any
+	switch t := recordType(object); t {
+	case "session":
+		r = new(headerRecord)
+	case "entry":
+		r = new(entryRecord)
+	case "before":
+		r = new(beforeRecord)
+	case "after":
+		r = new(afterRecord)
+	case "end":
+		r = new(endRecord)
+	case "reopen":
+		r = new(reopenRecord)
+	case "rewind":
+		r = new(rewindRecord)
+	case "rewound":
+		r = new(rewoundRecord)
+	case "evict":
+		r = new(evictRecord)
+	case "forked":
+		r = new(forkedRecord)
+	case "label":
+		r = new(labelRecord)
+	case "title":
+		r = new(titleRecord)
+	case "dirs":
+		r = new(dirsRecord)
+	case "state":
+		r = new(stateRecord)
+	default:
+		return nil, fmt.Errorf("a record of type %q, which this oinod does not know", t)
+	}
+	if err := json.Unmarshal(object, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// recordType reads the type that every record starts with.
+func recordType(object []byte) string {
+	rest, ok := bytes.CutPrefix(object, []byte(`{"type":"`))
+	if !ok {
+		return ""
+	}
+	name, _, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok {
+		return ""
+	}
+	return string(name)
+}
+
+// encodeRecord is the object of r's line.
+func encodeRecord(r any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // a message is kept as it was said
+	if err := enc.Encode(r); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,494 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/blobs"
+	"github.com/oino-dev/oinod/checkpoints/disk"
+	"github.com/oino-dev/oinod/checkpoints/journal"
+)
+
+// Limits bound what a session keeps.
+type Limits struct {
+	MaxCheckpoints   int   `json:"maxCheckpoints"`
+	MaxSnapshotBytes int64 `json:"maxSnapshotBytes"`
+	MaxMessageBytes  int64 `json:"maxMessageBytes"`
+}
+
+// DefaultLimits are those of a settings.json that says nothing.
+var DefaultLimits = Limits{MaxCheckpoints: 100, MaxSnapshotBytes: 16 << 20, MaxMessageBytes: 64 << 20}
+
+// Event is news of a session for a client that asked for events.
+type Event struct {
+	SessionID string
+	Type      string         // checkpoint, checkpoint_failed, rewound, redone, recovered, evicted, progress
+	Data      map[string]any // what else the notification carries
+}
+
+// Options is what a Registry needs.
+type Options struct {
+	Dir      string // the agent directory; made when first needed
+	Limits   Limits
+	App      string                              // name and version, written in each log's first line
+	Now      func() time.Time                    // nil: time.Now
+	NewID    func() string                       // nil: UUID version 7
+	Event    func(Event)                         // nil: none; called in the order of the records, never with a lock held
+	OpenRoot func(dir string) (disk.Root, error) // nil: disk.Open
+}
+
+// CreateParams is what a session is made with.
+type CreateParams struct {
+	Cwd                   string
+	AdditionalDirectories []string
+	Tracking              Tracking
+	InMemory              bool   // persist:false
+	Agent                 string // of a wrapped session
+}
+
+// Stats counts what the agent directory holds.
+type Stats struct {
+	Sessions    int   `json:"sessions"`
+	Checkpoints int   `json:"checkpoints"` // of the sessions open here
+	Blobs       int   `json:"blobs"`
+	Bytes       int64 `json:"bytes"`
+}
+
+// Registry is all sessions of an agent directory, and which of them are open
+// here. It is safe for concurrent use.
+type Registry struct {
+	dir      string
+	app      string
+	limits   Limits
+	now      func() time.Time
+	newID    func() string
+	event    func(Event)
+	openRoot func(dir string) (disk.Root, error)
+
+	mu      sync.Mutex // never held across I/O but the first opening of the agent directory
+	root    disk.Root  // the agent directory; nil until it is first needed
+	store   *blobs.Store
+	open    map[string]*Session
+	opening map[string]chan struct{} // closed when the opening of the session has ended
+	places  map[string]place         // where logs were last seen, by session id
+	stopped bool
+
+	summaries summaries
+}
+
+// OpenRegistry returns the sessions of an agent directory. It reads nothing yet.
+func OpenRegistry(o Options) (*Registry, error) {
+	if o.Limits.MaxCheckpoints <= 0 || o.Limits.MaxSnapshotBytes <= 0 || o.Limits.MaxMessageBytes <= 0 {
+		return nil, fmt.Errorf("limits must be positive: %+v", o.Limits)
+	}
+	r := &Registry{
+		dir: o.Dir, app: o.App, limits: o.Limits, now: o.Now, newID: o.NewID, event: o.Event, openRoot: o.OpenRoot,
+		open: map[string]*Session{}, opening: map[string]chan struct{}{}, places: map[string]place{},
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	if r.newID == nil {
+		r.newID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	if r.openRoot == nil {
+		r.openRoot = disk.Open
+	}
+	return r, nil
+}
+
+// place is where a log lies below the agent directory.
+type place struct {
+	dir  string // sessions/<workspaceKey>
+	name string // <createdAt>_<sessionId>
+}
+
+const (
+	logSuffix    = ".jsonl"
+	lockSuffix   = ".lock"
+	stagedSuffix = ".staged"
+)
+
+func (p place) log() string  { return path.Join(p.dir, p.name+logSuffix) }
+func (p place) lock() string { return path.Join(p.dir, p.name+lockSuffix) }
+
+// staged is the log of a child that parent has not published yet.
+func (p place) staged(parent string) string {
+	return path.Join(p.dir, p.name+"."+parent+stagedSuffix)
+}
+
+// agentDir opens the agent directory, making it when create is set. Without
+// create, one that is not there is fs.ErrNotExist.
+func (r *Registry) agentDir(create bool) (disk.Root, *blobs.Store, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.root != nil {
+		return r.root, r.store, nil
+	}
+	if r.stopped {
+		return nil, nil, errors.New("shutting down")
+	}
+	if create {
+		if err := disk.MakePrivate(r.dir); err != nil {
+			return nil, nil, err
+		}
+	}
+	root, err := r.openRoot(r.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.root, r.store = root, blobs.Open(root)
+	return r.root, r.store, nil
+}
+
+// Create makes a session and opens it. A bad cwd is a *checkpoints.PathError
+// or BadParams.
+func (r *Registry) Create(ctx context.Context, p CreateParams) (*Session, error) {
+	switch {
+	case p.Tracking == "":
+		p.Tracking = Files
+	case p.Tracking == Workspace:
+		return nil, refuse(TrackingUnavailable, "tracking %q is not available; use %q", p.Tracking, Files)
+	case p.Tracking != Files:
+		return nil, refuse(TrackingUnavailable, "there is no tracking %q; use %q", p.Tracking, Files)
+	}
+	h := &headerRecord{
+		Type: "session", Version: formatVersion, ID: r.newID(), Cwd: p.Cwd, AdditionalDirectories: p.AdditionalDirectories,
+		CreatedAt: r.now().UnixMilli(), App: r.app, Tracking: p.Tracking, Agent: p.Agent,
+	}
+	s := r.session(h)
+	store := blobs.Memory()
+	var root disk.Root
+	if s.inMemory = p.InMemory; !s.inMemory {
+		var err error
+		if root, store, err = r.agentDir(true); err != nil {
+			return nil, storageError("the agent directory "+r.dir+" cannot be used", err)
+		}
+	}
+	s.blobs = store
+	var err error
+	if s.ws, err = r.workspace(p.Cwd, p.AdditionalDirectories, store); err != nil {
+		return nil, err
+	}
+	if s.inMemory {
+		s.log = &memoryLog{}
+		if err := s.commit(h); err != nil {
+			return nil, err
+		}
+	} else if err := s.createLog(root, h); err != nil {
+		s.ws.Close()
+		return nil, storageError("the session could not be made", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[s.id] = s
+	if !s.inMemory {
+		r.places[s.id] = s.place
+	}
+	return s, nil
+}
+
+// session is a Session that is not open yet.
+func (r *Registry) session(h *headerRecord) *Session {
+	return &Session{id: h.ID, cwd: h.Cwd, tracking: h.Tracking, reg: r, op: make(chan struct{}, 1), state: newState()}
+}
+
+func (r *Registry) workspace(cwd string, additional []string, store *blobs.Store) (*checkpoints.Workspace, error) {
+	return checkpoints.OpenWorkspace(checkpoints.Config{
+		Roots: append([]string{cwd}, additional...), AgentDir: r.dir, Blobs: store, MaxKept: r.limits.MaxSnapshotBytes, OpenRoot: r.openRoot,
+	})
+}
+
+// newPlace is where the log of a new session goes.
+func newPlace(h *headerRecord) place {
+	return place{
+		dir:  path.Join("sessions", checkpoints.WorkspaceKey(h.Cwd)),
+		name: strconv.FormatInt(h.CreatedAt, 10) + "_" + h.ID,
+	}
+}
+
+// createLog takes the new session's lock and writes its log.
+func (s *Session) createLog(root disk.Root, records ...any) error {
+	s.place = newPlace(records[0].(*headerRecord))
+	if err := disk.MkdirAll(root, s.place.dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := journal.TryLock(path.Join(root.Name(), s.place.lock()))
+	if err != nil {
+		return err
+	}
+	w, err := writeLog(root, s.place.log(), records, s.state)
+	if err != nil {
+		return errors.Join(err, lock.Remove())
+	}
+	s.log, s.lock = w, lock
+	return nil
+}
+
+// writeLog writes a new log and folds it into st, unless st is nil.
+func writeLog(root disk.Root, name string, records []any, st *state) (*journal.Writer, error) {
+	objects := make([][]byte, len(records))
+	for i, rec := range records {
+		o, err := encodeRecord(rec)
+		if err != nil {
+			return nil, err
+		}
+		objects[i] = o
+	}
+	w, err := journal.Create(root, name, objects...)
+	if err != nil || st == nil {
+		return w, err
+	}
+	for _, rec := range records {
+		if err := st.apply(rec, journal.Pos{}); err != nil {
+			w.Close()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// Get returns the session, opening it (and taking its lock) if it is on disk
+// and not open. id is a whole id.
+func (r *Registry) Get(ctx context.Context, id string) (*Session, error) {
+	for {
+		r.mu.Lock()
+		if s := r.open[id]; s != nil {
+			r.mu.Unlock()
+			return s, nil
+		}
+		if r.stopped {
+			r.mu.Unlock()
+			return nil, refuse(NotFound, "session %q is closed: the process is ending", id)
+		}
+		wait := r.opening[id]
+		if wait == nil {
+			break
+		}
+		r.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	done := make(chan struct{})
+	r.opening[id] = done
+	r.mu.Unlock()
+	s, err := r.openSession(ctx, id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.opening, id)
+	close(done)
+	if err != nil {
+		return nil, err
+	}
+	r.open[id] = s
+	return s, nil
+}
+
+// Load opens a session for a client that names its cwd, which must be the
+// stored one, and takes new additional directories.
+func (r *Registry) Load(ctx context.Context, id, cwd string, additional []string) (*Session, error) {
+	s, err := r.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !checkpoints.SameDir(cwd, s.cwd) {
+		return nil, refuse(BadParams, "session %s works in %s, not in %s", id, s.cwd, cwd)
+	}
+	return s, s.takeDirs(ctx, additional)
+}
+
+// find says where the log of a session lies. Ids are compared with names that
+// are there; no name is made of an id.
+func (r *Registry) find(id string) (disk.Root, place, error) {
+	notFound := refuse(NotFound, "there is no session %q", id)
+	root, _, err := r.agentDir(false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, place{}, notFound
+	}
+	if err != nil {
+		return nil, place{}, storageError("the agent directory "+r.dir+" cannot be read", err)
+	}
+	r.mu.Lock()
+	p, ok := r.places[id]
+	r.mu.Unlock()
+	if ok {
+		if _, err := root.Lstat(p.log()); err == nil {
+			return root, p, nil
+		}
+	}
+	places, err := logPlaces(root)
+	if err != nil {
+		return nil, place{}, storageError("the sessions cannot be listed", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.places = map[string]place{}
+	for _, p := range places {
+		r.places[p.id()] = p
+	}
+	if p, ok := r.places[id]; ok {
+		return root, p, nil
+	}
+	return nil, place{}, notFound
+}
+
+// id is the session's, from its log's name.
+func (p place) id() string {
+	_, id, _ := strings.Cut(p.name, "_")
+	return id
+}
+
+// logPlaces lists every log of the agent directory.
+func logPlaces(root disk.Root) ([]place, error) {
+	keys, err := disk.ReadDir(root, "sessions")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var places []place
+	for _, k := range keys {
+		if !k.IsDir() {
+			continue
+		}
+		dir := path.Join("sessions", k.Name())
+		files, err := disk.ReadDir(root, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			name, ok := strings.CutSuffix(f.Name(), logSuffix)
+			if ok && strings.Contains(name, "_") && f.Type().IsRegular() {
+				places = append(places, place{dir, name})
+			}
+		}
+	}
+	return places, nil
+}
+
+// Close closes an open session: after states are fixed, the turn stays open.
+// Closing one that is not open but exists is no error.
+func (r *Registry) Close(ctx context.Context, id string) error {
+	r.mu.Lock()
+	s := r.open[id]
+	r.mu.Unlock()
+	if s == nil {
+		_, _, err := r.find(id)
+		return err
+	}
+	return s.close(ctx, true)
+}
+
+// Delete removes a session. One that is open in another process is Locked.
+func (r *Registry) Delete(ctx context.Context, id string) error {
+	r.mu.Lock()
+	s := r.open[id]
+	r.mu.Unlock()
+	if s != nil && s.inMemory {
+		return s.close(ctx, false)
+	}
+	root, p, err := r.find(id)
+	if err != nil {
+		return err
+	}
+	if s != nil {
+		if err := s.close(ctx, false); err != nil {
+			return err
+		}
+	}
+	lock, err := takeLock(root, p)
+	if err != nil {
+		return err
+	}
+	if err := root.Remove(p.log()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(storageError("session "+id+" could not be deleted", err), lock.Unlock())
+	}
+	r.mu.Lock()
+	delete(r.places, id)
+	r.mu.Unlock()
+	if err := errors.Join(root.SyncDir(p.dir), lock.Remove()); err != nil {
+		return storageError("session "+id+" was deleted, but a power cut could bring it back", err)
+	}
+	return nil
+}
+
+// takeLock takes a session's lock or says who has it.
+func takeLock(root disk.Root, p place) (*journal.Lock, error) {
+	lock, err := journal.TryLock(path.Join(root.Name(), p.lock()))
+	if l, ok := errors.AsType[*journal.LockedError](err); ok {
+		e := refuse(Locked, "session %s is open in another process (%v); close it there first", p.id(), l)
+		e.Data = map[string]any{"pid": l.PID}
+		return nil, e
+	}
+	if err != nil {
+		return nil, storageError("the lock of session "+p.id()+" cannot be taken", err)
+	}
+	return lock, nil
+}
+
+// Shutdown closes every open session and the stores. Nothing opens after it.
+func (r *Registry) Shutdown(ctx context.Context) error {
+	r.mu.Lock()
+	r.stopped = true
+	var open []*Session
+	for _, s := range r.open {
+		open = append(open, s)
+	}
+	r.mu.Unlock()
+	var errs []error
+	for _, s := range open {
+		errs = append(errs, s.close(ctx, true))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.root != nil {
+		errs = append(errs, r.store.Close(), r.root.Close())
+		r.root, r.store = nil, nil
+	}
+	return errors.Join(errs...)
+}
+
+// Stats counts.
+func (r *Registry) Stats(ctx context.Context) (Stats, error) {
+	var st Stats
+	r.mu.Lock()
+	for _, s := range r.open {
+		s.mu.RLock()
+		st.Checkpoints += len(s.state.listed())
+		s.mu.RUnlock()
+		if s.inMemory {
+			st.Sessions++
+		}
+	}
+	r.mu.Unlock()
+	root, store, err := r.agentDir(false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, nil
+	}
+	if err != nil {
+		return st, storageError("the agent directory "+r.dir+" cannot be read", err)
+	}
+	places, err := logPlaces(root)
+	if err != nil {
+		return st, storageError("the sessions cannot be listed", err)
+	}
+	st.Sessions += len(places)
+	if st.Blobs, st.Bytes, err = store.Stats(); err != nil {
+		return st, storageError("the kept contents cannot be counted", err)
+	}
+	return st, nil
+}

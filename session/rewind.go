@@ -1,0 +1,189 @@
+package session
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/oino-dev/oinod/checkpoints"
+)
+
+// Start is the entry id of the state before the session's first turn.
+const Start = "start"
+
+// Conversation says what a rewind does with the conversation.
+type Conversation string
+
+const (
+	KeepConversation   Conversation = "keep"
+	RewindConversation Conversation = "rewind" // the leaf moves to the entry's parent
+	ForkConversation   Conversation = "fork"   // a new session holds the entries before it
+)
+
+// RewindParams is what to rewind and how.
+type RewindParams struct {
+	EntryID      string // a user entry of the active branch, or Start
+	Conversation Conversation
+	DryRun       bool
+	Paths        []string // only these, and what is below them; nil: all
+	ScopeAll     bool     // scope "all": outside changes too
+	OnConflict   checkpoints.OnConflict
+	Fail         bool // onConflict "fail": any failed path is an error before anything changes
+	// Context is the lines around a change in a dry run's files.
+	Context int
+	// Child is the staged session of ForkConversation: published once the
+	// files are back, discarded if it does not come to that.
+	Child *Child
+}
+
+// OutsideChange is a change that no turn of this session made.
+type OutsideChange struct {
+	Path      string             `json:"path"`
+	Change    checkpoints.Change `json:"change"`
+	SessionID string             `json:"sessionId,omitempty"`
+}
+
+// RewindResult is what a rewind or redo did, or would do.
+type RewindResult struct {
+	Restored, Deleted, Merged, Unchecked []string
+	Failed                               []checkpoints.Failure
+	Uncovered                            []Uncovered
+	Outside                              []OutsideChange
+	OutsideMore                          int
+	Turns                                int
+	Remaining                            int
+	Text                                 string
+	HasText                              bool // the conversation was rewound or forked from a user entry
+	SessionID                            string
+	Cancelled                            bool
+	Reason                               string
+	Files                                []checkpoints.FileDiff // of a dry run
+}
+
+// CheckRewind reports why p could not be carried out as far as ids and
+// conversation go (the entry's kind, whether it is listed), without looking at files.
+func (s *Session) CheckRewind(p RewindParams) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, err := s.target(p)
+	return err
+}
+
+// Rewind brings back every path that a turn at or after the entry touched.
+func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return RewindResult{}, err
+	}
+	defer end()
+	target, err := s.target(p)
+	if err != nil {
+		return RewindResult{}, err
+	}
+	var afters []afterState
+	if s.state.open != nil {
+		if afters, err = s.fixAfters(s.state.open); err != nil {
+			return RewindResult{}, err
+		}
+	}
+	touched, err := only(s.ws, s.state.touched(s.state.targetOrder(p.EntryID), afters), p.Paths)
+	if err != nil {
+		return RewindResult{}, err
+	}
+	m := move{
+		session: s, ctx: ctx, params: p, touched: touched,
+		record: rewindRecord{
+			Type: "rewind", ID: s.reg.newID(), Target: p.EntryID, Conversation: p.Conversation, Some: p.Paths != nil,
+			Undo: map[string][]int{},
+		},
+	}
+	if t := s.state.open; t != nil {
+		m.first = append(m.first, &endRecord{Type: "end", Turn: t.entry.id, Why: "rewind", Afters: afters})
+	}
+	m.wantsMove = p.Conversation == RewindConversation || p.Conversation == ForkConversation
+	if m.wantsMove && target != nil {
+		if m.result.Text, err = s.EntryText(target.id); err != nil {
+			return RewindResult{}, err
+		}
+	}
+	res, err := m.run()
+	if err != nil {
+		return RewindResult{}, err
+	}
+	res.Turns = s.countTurns(m.before, touched, p)
+	if m.moved {
+		res.HasText = target != nil
+	} else {
+		res.Text = ""
+	}
+	return res, nil
+}
+
+// countTurns is how many listed user entries were undone: those that were
+// listed before and lie at or after the target; with paths, those that lost an
+// interval.
+func (s *Session) countTurns(listed []*node, touched []*touch, p RewindParams) int {
+	order, n := s.state.targetOrder(p.EntryID), 0
+	for _, l := range listed {
+		if l.order < order {
+			continue
+		}
+		lost := slices.ContainsFunc(touched, func(t *touch) bool {
+			return slices.ContainsFunc(t.intervals, func(iv *interval) bool { return iv.turn != nil && iv.turn.entry == l })
+		})
+		if p.Paths == nil || lost {
+			n++
+		}
+	}
+	return n
+}
+
+// Redo undoes the newest rewind that was not undone. Its OnConflict and Fail
+// are those of p; the rest of p is ignored.
+func (s *Session) Redo(ctx context.Context, p RewindParams) (RewindResult, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return RewindResult{}, err
+	}
+	defer end()
+	st := s.state
+	if len(st.redo) == 0 {
+		return RewindResult{}, refuse(NothingToRedo, "session %s has no rewind to redo; a new message or recorded change ends redo", s.id)
+	}
+	old := st.redo[len(st.redo)-1]
+	if d := st.damagedSince(old.order - 1); d != nil {
+		return RewindResult{}, &Error{Kind: LogDamaged, Msg: "line " + itoa(d.line) + " of the log of session " + s.id + " is damaged, and the redo may need it", Err: d.err}
+	}
+	m := move{
+		session: s, ctx: ctx, params: RewindParams{OnConflict: p.OnConflict, Fail: p.Fail},
+		record:    rewindRecord{Type: "rewind", ID: s.reg.newID(), RedoOf: old.ID, Undo: map[string][]int{}},
+		redo:      old,
+		wantsMove: old.moved && old.Conversation == RewindConversation,
+	}
+	for _, path := range slices.Sorted(maps.Keys(old.undo)) {
+		t := &touch{}
+		for _, n := range old.undo[path] {
+			t.intervals = append(t.intervals, st.intervals[n-1])
+		}
+		t.Path = path
+		if step, ok := old.steps[path]; ok {
+			t.Target, t.Left, t.Parents = step.Saved, step.To, old.Made[path]
+			t.Parts = []checkpoints.Part{{Before: step.Saved, After: step.To}}
+		} else {
+			m.settled = append(m.settled, t)
+			continue
+		}
+		m.touched = append(m.touched, t)
+	}
+	res, err := m.run()
+	if err != nil {
+		return RewindResult{}, err
+	}
+	for _, x := range s.state.redo {
+		if x == old {
+			res.Remaining = len(old.undo)
+		}
+	}
+	res.Turns = max(0, len(s.state.listed())-len(m.before))
+	return res, nil
+}
