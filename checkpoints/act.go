@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
 
 // Outcome is what Act did.
@@ -47,17 +49,20 @@ type act struct {
 	w          *Workspace
 	in         Intent
 	recovering bool
-	jobs       []*job            // in the order of the intent
-	byPath     map[string]*job   // the same
-	wanted     map[string]bool   // directories that something comes back into
-	gone       map[string]bool   // directories that go with what they held
-	seen       map[string]seen   // what Prepare saw, if that was just now
-	opened     map[string]uint32 // directories let into, with their modes before
+	jobs       []*job                  // in the order of the intent
+	byPath     map[string]*job         // the same
+	wanted     map[string]bool         // directories that something comes back into
+	gone       map[string]bool         // directories that go with what they held
+	seen       map[string]seen         // what Prepare saw, if that was just now
+	contents   map[blobs.Digest][]byte // what it has in hand
+	opened     map[string]uint32       // directories let into, with their modes before
 
 	mu    sync.Mutex
 	known map[string]error // directories that were seen, or made, in this phase
 	made  map[string]bool  // directories that came into being
 	dirty map[string]place // directories whose names or modes changed
+
+	unsynced map[string]error // directories whose sync failed
 }
 
 // job is one step under way.
@@ -66,24 +71,23 @@ type job struct {
 	p     place // where the thing is: within its directory's aside while that is set aside
 	temp  place
 	aside place
-	fail  *Failure
-	done  bool // the path is as the step says, but for what finish and remove add
-	away  bool // what was there is at aside
-	stale bool // aside is left over: the path has gone its own way since
+	fail  *Failure // why the step was not done
+	doubt *Failure // why it may not stay done
+	done  bool     // the path is as the step says, but for what finish and remove add
+	away  bool     // what was there is at aside
+	stale bool     // aside is left over: the path has gone its own way since
 }
 
 func (w *Workspace) newAct(in Intent, recovering bool) *act {
 	a := &act{
 		w: w, in: in, recovering: recovering,
-		byPath: map[string]*job{}, wanted: wantedDirs(in.Steps), gone: newObstacles(in.Steps).gone,
-		opened: map[string]uint32{}, known: map[string]error{}, made: map[string]bool{}, dirty: map[string]place{},
+		byPath: map[string]*job{}, wanted: wantedDirs(in.Steps), gone: newObstacles(in.Steps, nil).gone,
+		opened: map[string]uint32{}, known: map[string]error{}, made: map[string]bool{}, dirty: map[string]place{}, unsynced: map[string]error{},
 	}
-	w.mu.Lock()
 	if !recovering {
-		a.seen = w.seen
+		a.seen, a.contents = in.fresh.take()
 	}
-	w.seen = nil
-	w.mu.Unlock()
+	dirs := newParents()
 	for _, s := range in.Steps {
 		j := &job{Step: s}
 		a.jobs = append(a.jobs, j)
@@ -96,7 +100,7 @@ func (w *Workspace) newAct(in Intent, recovering bool) *act {
 				continue
 			}
 			var err error
-			if *at.p, err = w.locate(at.path); err != nil {
+			if *at.p, err = dirs.locate(w, at.path); err != nil {
 				j.fail = &Failure{Path: s.Path, Code: CodeIO, Message: cause(err).Error()}
 				if e, ok := err.(*PathError); ok {
 					j.fail.Code, j.fail.Message = CodeOutsideRoots, e.Msg
@@ -116,6 +120,12 @@ func (j *job) failed(code Code, format string, args ...any) {
 func (j *job) failedIO(doing string, err error) {
 	f := ioFailure(j.Path, doing, err)
 	j.fail = &f
+}
+
+// doubted notes that a job is done and that not all of it is sure.
+func (j *job) doubted(doing string, err error) {
+	f := ioFailure(j.Path, doing, err)
+	j.doubt = &f
 }
 
 // changed is the conflict of a path that is not what the plan saw.
@@ -138,7 +148,7 @@ func (j *job) pending() bool { return j.fail == nil && !j.done }
 // Prepare saw a moment ago and has not changed since is not read again.
 func (a *act) see(j *job) view {
 	if s, ok := a.seen[j.Path]; ok && s.trusted {
-		if info, err := j.p.disk.Lstat(j.p.rel); err == nil && stampOf(info) == s.stamp {
+		if info, err := j.p.lstat(); err == nil && stampOf(info) == s.stamp {
 			return view{state: s.state, info: info, stamp: s.stamp}
 		}
 	}
@@ -214,6 +224,8 @@ func (a *act) outcome() Outcome {
 		switch {
 		case j.fail != nil:
 			o.Failed = append(o.Failed, *j.fail)
+		case j.doubt != nil:
+			o.Failed = append(o.Failed, *j.doubt)
 		case j.done:
 			o.Done = append(o.Done, j.Path)
 		default: // no phase is to leave a job like this

@@ -25,7 +25,7 @@ func (w *Workspace) Capture(path string) (Captured, error) {
 	if err != nil {
 		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, nil
 	}
-	v, err := p.view(nil, func(f disk.File, size int64) (State, error) {
+	v, err := p.view(nil, nil, func(f disk.File, size int64) (State, error) {
 		if size <= w.maxKept {
 			return w.keep(f, size)
 		}

@@ -29,10 +29,24 @@ func (e *PathError) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Msg)
 // errChanged is a file that is not the one, or not as, it was a moment ago.
 var errChanged = errors.New("it kept changing while it was read")
 
+// unconfirmed is a failed sync of what is in place already.
+type unconfirmed struct{ error }
+
+func (e unconfirmed) Unwrap() error { return e.error }
+
 // absent reports an error that says there is no such file: the name is
 // missing, or what should be the directory around it is none.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// twice does what puts things in order again, and once more if it fails: a
+// passing fault is not to leave them out of order.
+func twice(f func() error) error {
+	if err := f(); err == nil || absent(err) || notEmpty(err) {
+		return err
+	}
+	return f()
 }
 
 // diskFull reports an error whose cause is a full disk or quota.

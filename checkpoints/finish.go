@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"io/fs"
 	"slices"
 )
 
@@ -43,6 +44,7 @@ func (a *act) finish() {
 		a.finishDir(dir, needed[dir])
 	}
 	a.syncDirs()
+	a.doubt()
 }
 
 // finishDir finishes one directory that the intent made, opened or is about.
@@ -51,15 +53,20 @@ func (a *act) finishDir(dir string, needed bool) {
 	if err != nil {
 		return
 	}
-	info, err := p.disk.Lstat(p.rel)
-	if err != nil || kindOf(info) != Dir {
+	var info fs.FileInfo
+	err = twice(func() error { info, err = p.lstat(); return err })
+	switch {
+	case err != nil && !absent(err):
+		a.blame(dir, err)
+		return
+	case err != nil || kindOf(info) != Dir:
 		return
 	}
 	mode := modeOf(info)
 	// An earlier Act's directory still has the mode that it was made with: any
 	// other was made by somebody else.
 	made := a.made[dir] || a.recovering && mode == 0o700 && slices.Contains(a.in.MakeDirs, dir)
-	if made && !needed && p.disk.Remove(p.rel) == nil {
+	if made && !needed && twice(p.remove) == nil {
 		a.touch(p, p.dir())
 		return
 	}
@@ -73,11 +80,9 @@ func (a *act) finishDir(dir string, needed bool) {
 		}
 		return
 	}
-	if err := p.disk.Chmod(p.rel, fileMode(want)); err != nil {
-		if err = p.disk.Chmod(p.rel, fileMode(want)); err != nil { // a passing fault is not to leave it open
-			a.blame(dir, err)
-			return
-		}
+	if err := twice(func() error { return p.disk.Chmod(p.rel, fileMode(want)) }); err != nil {
+		a.blame(dir, err)
+		return
 	}
 	a.touch(p, p.rel)
 }
@@ -121,8 +126,8 @@ func (a *act) blame(dir string, err error) {
 		return
 	}
 	for _, j := range a.jobs {
-		if j.fail == nil && j.p.disk != nil && j.p.root.path(j.p.dir()) == dir {
-			j.failedIO("is back, but the mode of its directory cannot be set", err)
+		if j.done && j.fail == nil && j.p.root.path(j.p.dir()) == dir {
+			j.doubted("is back, but the mode of its directory cannot be set", err)
 		}
 	}
 }

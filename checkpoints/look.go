@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"io/fs"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -29,7 +32,7 @@ const (
 // digest, never opens anything else, and never fails: what cannot be seen is
 // Uncovered.
 func (w *Workspace) Look(path string) Sight {
-	return w.look(path, nil)
+	return w.look(path, nil, nil)
 }
 
 // LookAll looks at every path, several at a time. It is much faster than as
@@ -37,16 +40,16 @@ func (w *Workspace) Look(path string) Sight {
 func (w *Workspace) LookAll(paths []string) []Sight {
 	sights := make([]Sight, len(paths))
 	dirs := newParents()
-	each(len(paths), func(i int) { sights[i] = w.look(paths[i], dirs) })
+	each(len(paths), func(i int) string { return paths[i] }, func(h *handle, i int) { sights[i] = w.look(paths[i], dirs, h) })
 	return sights
 }
 
-func (w *Workspace) look(path string, dirs *parents) Sight {
-	p, err := w.locate(path)
+func (w *Workspace) look(path string, dirs *parents, h *handle) Sight {
+	p, err := dirs.locate(w, path)
 	if err != nil {
 		return Sight{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}
 	}
-	v, _ := p.view(dirs, digest)
+	v, _ := p.view(dirs, h, digest)
 	s := Sight{State: v.state, Err: v.err}
 	if len(v.parents) > 0 {
 		if last := v.parents[len(v.parents)-1]; last.kind != Dir && last.kind != Absent {
@@ -65,6 +68,7 @@ func (w *Workspace) look(path string, dirs *parents) Sight {
 type view struct {
 	state   State
 	err     string      // of an unreadable state: why
+	cause   error       // the same
 	info    fs.FileInfo // nil unless something is there
 	stamp   stamp       // of info, when the state was taken
 	parents []parent    // outermost first, up to the first that is no directory
@@ -95,13 +99,16 @@ func digest(f disk.File, size int64) (State, error) {
 // then, if it is a regular file, its bytes through take. What changes while it
 // is looked at is looked at again. The error is take's own; with a nil take no
 // file is opened, and its digest stays unknown.
-func (p place) view(dirs *parents, take taker) (view, error) {
+func (p place) view(dirs *parents, h *handle, take taker) (view, error) {
 	above, err := p.seeParents(dirs)
 	if err != nil {
-		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: err.Error(), parents: above}, nil
+		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: err.Error(), cause: err, parents: above}, nil
 	}
 	if n := len(above); n > 0 && above[n-1].kind != Dir && utf8.ValidString(p.path) {
 		return view{state: State{Kind: Absent}, parents: above}, nil
+	}
+	if h != nil && (len(above) == 0 || above[len(above)-1].kind == Dir) {
+		p = h.enter(p)
 	}
 	v, err := p.viewSelf(take)
 	v.parents = above
@@ -111,13 +118,13 @@ func (p place) view(dirs *parents, take taker) (view, error) {
 // viewSelf is view without the parents, which the caller has seen.
 func (p place) viewSelf(take taker) (view, error) {
 	unreadable := func(err error) (view, error) {
-		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: cause(err).Error()}, nil
+		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: cause(err).Error(), cause: cause(err)}, nil
 	}
 	if !utf8.ValidString(p.path) {
 		return view{state: State{Kind: Uncovered, Reason: BadName}}, nil
 	}
 	for range looks {
-		info, err := p.disk.Lstat(p.rel)
+		info, err := p.lstat()
 		if errors.Is(err, fs.ErrNotExist) {
 			return view{state: State{Kind: Absent}}, nil
 		}
@@ -133,7 +140,7 @@ func (p place) viewSelf(take taker) (view, error) {
 			v.state = State{Kind: Dir, Mode: modeOf(info)}
 			return v, nil
 		case Symlink:
-			target, err := p.disk.Readlink(p.rel)
+			target, err := p.readlink()
 			if absent(err) || errors.Is(err, syscall.EINVAL) {
 				continue
 			}
@@ -170,10 +177,10 @@ func (p place) viewSelf(take taker) (view, error) {
 // take reads the file that info is of through take. errChanged: something else
 // has its name now, or it changed while it was read.
 func (p place) take(info fs.FileInfo, take taker) (State, fs.FileInfo, error) {
-	f, err := p.disk.OpenFile(p.rel, openFile, 0)
+	f, err := p.open(openFile, 0)
 	if err != nil {
 		// A link that came there in between may lead to any error.
-		if now, lerr := p.disk.Lstat(p.rel); lerr == nil && !sameThing(info, now) {
+		if now, lerr := p.lstat(); lerr == nil && !sameThing(info, now) {
 			err = errChanged
 		}
 		return State{}, nil, err
@@ -257,11 +264,38 @@ type parent struct {
 
 // parents remembers the parents seen in one call of ours. nil remembers none.
 type parents struct {
-	mu   sync.Mutex
-	seen map[string]parent // by the root's name and the directory's, joined
+	mu    sync.Mutex
+	seen  map[string]parent // by the directory's path
+	disks map[*root]disk.Root
 }
 
-func newParents() *parents { return &parents{seen: map[string]parent{}} }
+func newParents() *parents {
+	return &parents{seen: map[string]parent{}, disks: map[*root]disk.Root{}}
+}
+
+// locate is Workspace.locate, asking once what directory a root is now.
+func (m *parents) locate(w *Workspace, path string) (place, error) {
+	if m == nil {
+		return w.locate(path)
+	}
+	r, rel := w.rootOf(path)
+	m.mu.Lock()
+	d := m.disks[r]
+	m.mu.Unlock()
+	if d == nil {
+		p, err := w.locate(path)
+		if err == nil {
+			m.mu.Lock()
+			m.disks[p.root] = p.disk
+			m.mu.Unlock()
+		}
+		return p, err
+	}
+	if err := w.refuse(r, rel, path); err != nil {
+		return place{}, err
+	}
+	return place{path: path, root: r, disk: d, rel: rel}, nil
+}
 
 func (m *parents) see(p place, rel string) parent {
 	if m == nil {
@@ -401,31 +435,37 @@ func (s stamp) settled(now time.Time) bool {
 // between. The inode alone does not tell: a new file often gets the old one's.
 func sameThing(a, b fs.FileInfo) bool { return stampOf(a) == stampOf(b) }
 
-// each calls f for 0 … n-1, several at a time where there are many.
-func each(n int, f func(i int)) {
+// each calls f for 0 … n-1, several at a time where there are many, and then
+// in the order of their paths, so that neighbours share a directory that is open.
+func each(n int, path func(i int) string, f func(h *handle, i int)) {
 	workers := min(runtime.GOMAXPROCS(0), 8)
 	if n < 64 || workers < 2 {
 		for i := range n {
-			f(i)
+			f(nil, i)
 		}
 		return
 	}
-	const share = 16 // at a time, so that workers rarely meet at the counter
-	var mu sync.Mutex
-	next := 0
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	if !slices.IsSortedFunc(order, func(i, j int) int { return cmp.Compare(path(i), path(j)) }) {
+		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(path(i), path(j)) })
+	}
+	const share = 32 // at a time: enough that a directory stays open for a while
+	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
+			h := &handle{}
+			defer h.close()
 			for {
-				mu.Lock()
-				from := next
-				next += share
-				mu.Unlock()
-				for i := from; i < min(from+share, n); i++ {
-					f(i)
-				}
-				if from+share >= n {
+				from := int(next.Add(share)) - share
+				if from >= n {
 					return
+				}
+				for _, i := range order[from:min(from+share, n)] {
+					f(h, i)
 				}
 			}
 		})

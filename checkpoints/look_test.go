@@ -273,7 +273,7 @@ func TestAStampIsTrustedOnlyWhenTheClockHasMovedOn(t *testing.T) {
 	w, base := workspace(t, tree{"f": file("x")})
 	p, err := w.locate(base + "/f")
 	require.NoError(t, err)
-	v, err := p.view(nil, digest)
+	v, err := p.view(nil, nil, digest)
 	require.NoError(t, err)
 	last := time.Unix(0, max(v.stamp.mtime, v.stamp.ctime))
 	require.False(t, v.stamp.settled(last))

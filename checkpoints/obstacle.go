@@ -13,8 +13,9 @@ import (
 // above it. A step that fails may take others with it, never the other way
 // round, so going through them until nothing changes is enough. implied are
 // directories that should be gone but hold something that comes back: they are as
-// they should be.
-func prune(steps []Step, sight func(path string) Sight) (good []Step, implied []string, failed []Failure) {
+// they should be. lost are paths that failed already; a directory that is one of
+// them goes with nothing.
+func prune(steps []Step, lost map[string]bool, sight func(path string) Sight) (good []Step, implied []string, failed []Failure) {
 	good = slices.Clone(steps)
 	wanted := wantedDirs(good)
 	good = slices.DeleteFunc(good, func(s Step) bool {
@@ -25,17 +26,23 @@ func prune(steps []Step, sight func(path string) Sight) (good []Step, implied []
 		return false
 	})
 	for {
-		o := newObstacles(good)
+		o := newObstacles(good, lost)
 		n := len(good)
 		good = slices.DeleteFunc(good, func(s Step) bool {
 			f := o.of(s, sight(s.Path))
 			if f != nil {
 				failed = append(failed, *f)
+				lost[s.Path] = true
 			}
 			return f != nil
 		})
 		if len(good) == n {
 			break
+		}
+	}
+	for i := range good {
+		if slices.ContainsFunc(good[i].Parents, func(p Parent) bool { return p.Absent && lost[p.Path] }) {
+			good[i].Parents = slices.DeleteFunc(slices.Clone(good[i].Parents), func(p Parent) bool { return p.Absent && lost[p.Path] })
 		}
 	}
 	slices.SortStableFunc(good, func(a, b Step) int {
@@ -88,7 +95,7 @@ type obstacles struct {
 	over bool            // some step puts what is no directory where things could be below
 }
 
-func newObstacles(steps []Step) obstacles {
+func newObstacles(steps []Step, lost map[string]bool) obstacles {
 	o := obstacles{to: make(map[string]Kind, len(steps)), gone: map[string]bool{}}
 	for _, s := range steps {
 		o.to[s.Path] = s.To.Kind
@@ -97,7 +104,7 @@ func newObstacles(steps []Step) obstacles {
 			continue
 		}
 		for _, p := range s.Parents {
-			if p.Absent {
+			if p.Absent && !lost[p.Path] {
 				o.gone[p.Path] = true
 			}
 		}

@@ -145,13 +145,17 @@ func NewPlan(touched []Touched, on OnConflict, read func(State) ([]byte, error))
 			steps = append(steps, *step)
 		}
 	}
-	good, implied, blocked := prune(steps, func(path string) Sight { return sights[path] })
+	lost := map[string]bool{}
+	for path := range failed {
+		lost[path] = true
+	}
+	good, implied, blocked := prune(steps, lost, func(path string) Sight { return sights[path] })
 	d.plan.Steps, d.plan.Settled = good, append(d.plan.Settled, implied...)
 	for _, f := range blocked {
 		failed[f.Path] = f
 		delete(d.plan.Contents, f.Path)
 	}
-	obstacles := newObstacles(good)
+	obstacles := newObstacles(good, lost)
 	for _, t := range touched {
 		f, ok := failed[t.Path]
 		if !ok {
@@ -234,7 +238,7 @@ func (d *decider) merge(t Touched, step *Step) (*Step, *Failure) {
 		return step, nil
 	}
 	step.Merged = true
-	if content != nil && !to.Same(step.From) {
+	if step.writes() {
 		d.plan.Contents[t.Path] = content
 	}
 	return step, nil

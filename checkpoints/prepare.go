@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
 
 // Intent is a prepared plan: everything Act needs, before and after a crash.
@@ -18,6 +21,55 @@ type Intent struct {
 	// Open are directories that do not let their owner write, with their
 	// modes: Act lets itself in for the time, and closes them again.
 	Open []Parent `json:"open,omitempty"`
+
+	// fresh is what Prepare still has in hand for the Act that follows at once.
+	// After a crash it is nil.
+	fresh *fresh
+}
+
+// fresh spares Act to read again what Prepare has just read.
+type fresh struct {
+	mu       sync.Mutex
+	seen     map[string]seen         // by path
+	contents map[blobs.Digest][]byte // what steps put there, verified: small ones
+	room     int                     // bytes that contents may still take
+}
+
+const (
+	maxFresh = 64 << 10 // bytes of a content that is kept in hand
+	allFresh = 48 << 20 // bytes of all
+)
+
+// get is a content from the store, kept in hand where it is small.
+func (f *fresh) get(store contents, d blobs.Digest, size int64) error {
+	if size > maxFresh {
+		return store.Check(d)
+	}
+	content, err := store.Get(d, size)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.room >= len(content) {
+		if _, ok := f.contents[d]; !ok {
+			f.contents[d] = content
+			f.room -= len(content)
+		}
+	}
+	return nil
+}
+
+// take hands over what is in hand, once.
+func (f *fresh) take() (map[string]seen, map[blobs.Digest][]byte) {
+	if f == nil {
+		return nil, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, c := f.seen, f.contents
+	f.seen, f.contents = nil, nil
+	return s, c
 }
 
 // seen is a path as Prepare saw it, for the Act that follows at once: what has
@@ -35,25 +87,28 @@ type seen struct {
 // cannot be carried out are not in the intent but in the failures. Nothing in the workspace changes. The
 // error is the blob store's (then nothing was prepared) or ctx's.
 func (w *Workspace) Prepare(ctx context.Context, p Plan) (Intent, []Failure, error) {
-	steps, failed, err := w.ready(ctx, p.Steps, p.Contents, true)
+	f := &fresh{contents: map[blobs.Digest][]byte{}, room: allFresh}
+	steps, failed, err := w.ready(ctx, p.Steps, p.Contents, f)
 	if err != nil {
 		return Intent{}, nil, err
 	}
 	if err := w.blobs.Sync(); err != nil {
 		return Intent{}, nil, fmt.Errorf("saving the present: %w", err)
 	}
-	return w.intent(steps), failed, nil
+	in := w.intent(steps)
+	in.fresh = f
+	return in, failed, nil
 }
 
 // Verify says which steps Prepare would take, saving nothing: for a dry run.
 func (w *Workspace) Verify(steps []Step) (good []Step, failed []Failure) {
-	good, failed, _ = w.ready(context.Background(), steps, nil, false)
+	good, failed, _ = w.ready(context.Background(), steps, nil, nil)
 	return good, failed
 }
 
-// ready returns the steps that can be carried out. With save set the present
-// is kept; the error is then the blob store's.
-func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][]byte, save bool) ([]Step, []Failure, error) {
+// ready returns the steps that can be carried out. With f the present is saved
+// and f filled; the error is then the blob store's.
+func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][]byte, f *fresh) ([]Step, []Failure, error) {
 	type result struct {
 		step  Step
 		sight Sight
@@ -63,13 +118,13 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 	}
 	results := make([]result, len(steps))
 	dirs := newParents()
-	each(len(steps), func(i int) {
+	each(len(steps), func(i int) string { return steps[i].Path }, func(h *handle, i int) {
 		r := &results[i]
 		r.step = steps[i]
 		if r.err = ctx.Err(); r.err != nil {
 			return
 		}
-		v, err := w.inspect(r.step, dirs, save)
+		v, err := w.inspect(r.step, dirs, h, f != nil)
 		if err != nil {
 			r.err = err
 			return
@@ -87,11 +142,12 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 		case !v.state.Same(r.step.From):
 			r.fail = &Failure{Path: r.step.Path, Code: CodeConflict, Message: "changed outside the session while the rewind was being prepared"}
 		default:
-			r.fail, r.err = w.supply(r.step, merged, save)
+			r.fail, r.err = w.supply(r.step, merged, f)
 		}
 	})
 	var failed []Failure
 	var good []Step
+	lost := map[string]bool{}
 	sights := map[string]Sight{}
 	was := make(map[string]seen, len(steps))
 	for _, r := range results {
@@ -100,6 +156,7 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 			return nil, nil, r.err
 		case r.fail != nil:
 			failed = append(failed, *r.fail)
+			lost[r.step.Path] = true
 		default:
 			good = append(good, r.step)
 			was[r.step.Path] = r.seen
@@ -108,28 +165,26 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 	}
 	for _, s := range good {
 		if s.From.Kind == Dir && s.To.Kind != Dir {
-			sights[s.Path] = w.look(s.Path, nil)
+			sights[s.Path] = w.look(s.Path, nil, nil)
 		}
 	}
-	good, _, blocked := prune(good, func(path string) Sight { return sights[path] })
-	if save {
-		w.mu.Lock()
-		w.seen = was
-		w.mu.Unlock()
+	good, _, blocked := prune(good, lost, func(path string) Sight { return sights[path] })
+	if f != nil {
+		f.seen = was
 	}
 	return good, append(failed, blocked...), nil
 }
 
 // inspect looks at a step's path, keeping what is there if save is set.
-func (w *Workspace) inspect(s Step, dirs *parents, save bool) (view, error) {
-	p, err := w.locate(s.Path)
+func (w *Workspace) inspect(s Step, dirs *parents, h *handle, save bool) (view, error) {
+	p, err := dirs.locate(w, s.Path)
 	if err != nil {
 		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: cause(err).Error()}, nil
 	}
 	if !save {
-		return p.view(dirs, digest)
+		return p.view(dirs, h, digest)
 	}
-	return p.view(dirs, w.keep)
+	return p.view(dirs, h, w.keep)
 }
 
 // blocked is Sight's Blocked and BlockedBy for what was seen at path.
@@ -146,13 +201,13 @@ func (w *Workspace) blocked(path string, v view) (string, Kind) {
 }
 
 // supply sees to it that what a step puts there can be had.
-func (w *Workspace) supply(s Step, merged map[string][]byte, save bool) (*Failure, error) {
+func (w *Workspace) supply(s Step, merged map[string][]byte, f *fresh) (*Failure, error) {
 	if !s.writes() {
 		return nil, nil
 	}
 	content, ok := merged[s.Path]
 	switch {
-	case ok && save:
+	case ok && f != nil:
 		d, err := w.blobs.Put(content)
 		if err == nil && d != s.To.Digest {
 			err = errors.New("a merge is not what the plan says")
@@ -161,9 +216,15 @@ func (w *Workspace) supply(s Step, merged map[string][]byte, save bool) (*Failur
 	case s.Merged:
 		return nil, nil
 	}
-	if err := w.blobs.Check(s.To.Digest); err != nil {
-		f := blobFailure(s.Path, err)
-		return &f, nil
+	var err error
+	if f != nil {
+		err = f.get(w.blobs, s.To.Digest, s.To.Size)
+	} else {
+		err = w.blobs.Check(s.To.Digest)
+	}
+	if err != nil {
+		fail := blobFailure(s.Path, err)
+		return &fail, nil
 	}
 	return nil, nil
 }
@@ -189,7 +250,7 @@ func (w *Workspace) intent(steps []Step) Intent {
 	making, opening := map[string]bool{}, map[string]bool{}
 	for i := range steps {
 		s := &steps[i]
-		p, err := w.locate(s.Path)
+		p, err := dirs.locate(w, s.Path)
 		if err != nil {
 			continue
 		}

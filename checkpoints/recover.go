@@ -19,10 +19,10 @@ func (a *act) takeStock() {
 		a.unstage(j) // what an unfinished file holds is made again
 		aside := false
 		if j.Aside != "" {
-			_, err := j.aside.disk.Lstat(j.aside.rel)
+			_, err := j.aside.lstat()
 			aside = err == nil
 		}
-		v, _ := j.p.view(nil, digest)
+		v, _ := j.p.view(nil, nil, digest)
 		switch {
 		case a.isTo(j, v.state) && !(aside && j.To.Kind == Absent && v.state.Kind == Absent):
 			j.done, j.away = true, aside

@@ -31,7 +31,7 @@ func (a *act) remove() {
 }
 
 func (a *act) removeOne(j *job, dirs *parents) {
-	v, _ := j.p.view(dirs, digest)
+	v, _ := j.p.view(dirs, nil, digest)
 	if v.state.Kind == Absent {
 		j.done = true // gone already, which is what was asked
 		return
@@ -40,7 +40,7 @@ func (a *act) removeOne(j *job, dirs *parents) {
 		j.changed(v)
 		return
 	}
-	if err := j.p.disk.Remove(j.p.rel); err != nil {
+	if err := j.p.remove(); err != nil {
 		if notEmpty(err) {
 			j.failed(CodeKindChanged, "is a directory now that holds something")
 			return
@@ -74,7 +74,7 @@ func (a *act) removeParents(jobs []*job) {
 			continue
 		}
 		for _, p := range j.Parents {
-			if p.Absent && !stays[p.Path] {
+			if p.Absent && !stays[p.Path] && a.byPath[p.Path] == nil {
 				stays[p.Path] = true // once is enough
 				going = append(going, p.Path)
 			}
@@ -90,10 +90,10 @@ func (a *act) removeParents(jobs []*job) {
 		if n := len(parents); err != nil || n > 0 && parents[n-1].kind != Dir {
 			continue
 		}
-		if info, err := p.disk.Lstat(p.rel); err != nil || kindOf(info) != Dir {
+		if info, err := p.lstat(); err != nil || kindOf(info) != Dir {
 			continue
 		}
-		if p.disk.Remove(p.rel) == nil {
+		if p.remove() == nil {
 			a.touch(p, p.dir())
 		}
 	}
@@ -102,25 +102,16 @@ func (a *act) removeParents(jobs []*job) {
 // removeAside removes what a job has replaced. Where that is not possible, for
 // it holds something after all, the job is taken back.
 func (a *act) removeAside(j *job) {
-	v, _ := j.aside.viewSelf(digest)
-	var err error
-	switch {
-	case v.state.Kind == Absent:
-	case !a.isFrom(j, v.state):
-		err = errAppeared
-	default:
-		err = j.aside.disk.Remove(j.aside.rel)
-	}
+	err := a.dropAside(j)
 	if err == nil {
 		j.done = true
-		a.touch(j.aside, j.aside.dir())
 		return
 	}
 	switch {
 	case notEmpty(err):
 		j.failed(CodeKindChanged, "is a directory now that holds something")
 	case errors.Is(err, errAppeared):
-		j.changed(v)
+		j.changed(view{})
 	default:
 		j.failedIO("what was there cannot be removed", err)
 	}
@@ -138,7 +129,7 @@ func (a *act) takeBack(j *job) {
 	default:
 		return
 	}
-	if j.p.disk.Remove(j.p.rel) == nil {
+	if j.p.remove() == nil {
 		a.touch(j.p, j.p.dir())
 	}
 }
@@ -146,19 +137,30 @@ func (a *act) takeBack(j *job) {
 // removeStale removes what an earlier Act had set aside of a path that has
 // since got something else: it is saved, and has no name to go back to.
 func (a *act) removeStale(j *job) {
-	v, _ := j.aside.viewSelf(digest)
-	var err error
-	switch {
-	case v.state.Kind == Absent:
-		return
-	case !a.isFrom(j, v.state):
-		err = errAppeared
-	default:
-		err = j.aside.disk.Remove(j.aside.rel)
-	}
-	if err != nil {
+	if a.dropAside(j) != nil {
 		j.fail.Message += fmt.Sprintf("; what was there before is kept as %s", j.Aside)
-		return
 	}
-	a.touch(j.aside, j.aside.dir())
+}
+
+// dropAside removes what is aside, if it is still what was put there. A
+// passing fault is not to leave it.
+func (a *act) dropAside(j *job) error {
+	var err error
+	for range 2 {
+		v, _ := j.aside.viewSelf(digest)
+		switch {
+		case v.state.Kind == Absent:
+			return nil
+		case v.cause != nil:
+			err = v.cause
+			continue
+		case !a.isFrom(j, v.state):
+			return errAppeared
+		}
+		if err = j.aside.remove(); err == nil || notEmpty(err) {
+			a.touch(j.aside, j.aside.dir())
+			return err
+		}
+	}
+	return err
 }

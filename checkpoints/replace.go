@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -20,16 +21,16 @@ func (a *act) setAside() {
 		case !j.pending() || j.Aside == "" || j.away:
 			continue
 		}
-		v, _ := j.p.view(dirs, digest)
+		v, _ := j.p.view(dirs, nil, digest)
 		if !a.isFrom(j, v.state) {
 			j.changed(v)
 			continue
 		}
-		if _, err := j.aside.disk.Lstat(j.aside.rel); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := j.aside.lstat(); !errors.Is(err, fs.ErrNotExist) {
 			j.failed(CodeIO, "cannot be set aside: something is at %s", j.Aside)
 			continue
 		}
-		if err := j.p.disk.Rename(j.p.rel, j.aside.rel); err != nil {
+		if err := j.p.rename(j.aside); err != nil {
 			j.failedIO("cannot be set aside", err)
 			continue
 		}
@@ -39,17 +40,22 @@ func (a *act) setAside() {
 			a.lookThrough(j)
 		}
 	}
-	any := false
+	if slices.ContainsFunc(a.jobs, func(j *job) bool { return j.away }) {
+		// What is out of the way must be so for good before anything takes its name.
+		a.syncDirs()
+	}
 	for _, j := range a.jobs {
-		any = any || j.away
+		if j.away && j.pending() {
+			if err := a.unsynced[j.p.root.path(j.p.dir())]; err != nil {
+				j.failedIO("cannot be set aside", err)
+			}
+		}
+	}
+	for _, j := range a.jobs {
 		if j.fail != nil && !j.stale {
 			a.putBack(j)
 			a.unstage(j)
 		}
-	}
-	if any {
-		// What is out of the way must be so for good before anything takes its name.
-		a.syncDirs()
 	}
 }
 
@@ -101,14 +107,15 @@ func (a *act) putBack(j *job) {
 	if !j.away {
 		return
 	}
-	_, err := j.p.disk.Lstat(j.p.rel)
-	if err == nil {
-		err = errAppeared
-	} else if errors.Is(err, fs.ErrNotExist) {
-		if err = j.p.disk.Rename(j.aside.rel, j.p.rel); err != nil {
-			err = j.p.disk.Rename(j.aside.rel, j.p.rel) // a passing fault is not to leave it there
+	err := twice(func() error {
+		switch _, err := j.p.lstat(); {
+		case err == nil:
+			return errAppeared
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
 		}
-	}
+		return j.aside.rename(j.p)
+	})
 	if err != nil {
 		j.fail.Message += fmt.Sprintf("; it is kept as %s, for it could not be put back: %v", j.Aside, cause(err))
 		return
@@ -126,20 +133,22 @@ func (a *act) place() {
 		if j.pending() && j.To.Kind == Dir {
 			a.placeDir(j)
 		}
+		if j.fail != nil && j.away {
+			// What was there goes back, so nothing is to come in its place.
+			a.known[j.Path] = &dirError{doing: fmt.Sprintf("its directory %s does not come back", j.Path), err: errors.New(j.fail.Message), full: j.fail.Full}
+		}
 	}
-	each(len(a.jobs), func(i int) {
+	each(len(a.jobs), func(i int) string { return a.jobs[i].Path }, func(h *handle, i int) {
 		if j := a.jobs[i]; j.pending() && (j.To.Kind == File || j.To.Kind == Symlink) {
-			a.placeOne(j)
+			a.placeOne(j, h)
 		}
 	})
-	any := false
 	for _, j := range a.jobs {
 		if j.fail != nil && !j.stale {
 			a.putBack(j)
 		}
-		any = any || j.away
 	}
-	if any {
+	if slices.ContainsFunc(a.jobs, func(j *job) bool { return j.away }) {
 		// What was set aside must have something in its place before it goes.
 		a.syncDirs()
 	}
@@ -177,11 +186,18 @@ func (a *act) placeDir(j *job) {
 }
 
 // placeOne looks at a path once more and puts a file or link there.
-func (a *act) placeOne(j *job) {
+func (a *act) placeOne(j *job, h *handle) {
 	err := func() error {
 		if e := a.makeDirs(j.p); e != nil {
 			j.noDir(e)
 			return nil
+		}
+		if h != nil {
+			j.p = h.enter(j.p)
+			if j.Temp != "" && j.temp.dir() == j.p.dir() {
+				j.temp.in = j.p.in
+			}
+			defer func() { j.p.in, j.temp.in = nil, nil }() // the handle goes on
 		}
 		v := a.see(j)
 		if expected := a.isFrom(j, v.state) && !j.away || j.away && v.state.Kind == Absent; !expected {
@@ -196,9 +212,12 @@ func (a *act) placeOne(j *job) {
 		case j.Temp != "":
 			return j.p.publish(j.temp, v.state.Kind != Absent)
 		}
-		return j.p.disk.Symlink(j.To.Target, j.p.rel)
+		return j.p.symlink(j.To.Target)
 	}()
+	_, late := errors.AsType[unconfirmed](err)
 	switch {
+	case late:
+		j.doubted("is back, but the disk did not confirm it", err)
 	case errors.Is(err, errAppeared) || errors.Is(err, fs.ErrExist):
 		j.changed(view{})
 	case errors.Is(err, fs.ErrPermission):
@@ -222,7 +241,7 @@ func (a *act) placeOne(j *job) {
 // chmod changes the mode of the file that v is of, durably, and of no other
 // that came under its name.
 func (p place) chmod(v view, mode uint32) error {
-	f, err := p.disk.OpenFile(p.rel, openFile, 0)
+	f, err := p.open(openFile, 0)
 	if err != nil {
 		return err
 	}
@@ -237,5 +256,8 @@ func (p place) chmod(v view, mode uint32) error {
 	if err := f.Chmod(fileMode(mode)); err != nil {
 		return err
 	}
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return unconfirmed{err}
+	}
+	return nil
 }

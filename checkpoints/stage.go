@@ -6,8 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-
-	"github.com/oino-dev/oinod/checkpoints/disk"
 )
 
 // fewSyncs is up to how many files or directories are synced one by one where
@@ -23,7 +21,7 @@ func (a *act) open() {
 		if err != nil {
 			continue
 		}
-		info, err := p.disk.Lstat(p.rel)
+		info, err := p.lstat()
 		if err == nil && kindOf(info) == Dir && modeOf(info) == dir.Mode {
 			// That it fails is met again, with a name to it, by whoever writes there.
 			p.disk.Chmod(p.rel, fileMode(dir.Mode|0o700))
@@ -34,16 +32,16 @@ func (a *act) open() {
 // stage makes all new contents under their temporary names, and makes them
 // durable, so that a full disk or a lost content is met before any path has changed.
 func (a *act) stage() {
-	staged := map[disk.Root][]*job{}
+	staged := map[*root][]*job{}
 	for _, j := range a.jobs {
 		if j.pending() && j.Temp != "" {
-			staged[j.temp.disk] = append(staged[j.temp.disk], j)
+			staged[j.temp.root] = append(staged[j.temp.root], j)
 		}
 	}
-	for d, jobs := range staged {
-		syncAll, ok := syncerOf(d)
+	for _, jobs := range staged {
+		syncAll, ok := syncerOf(jobs[0].temp.disk)
 		one := !ok || len(jobs) <= fewSyncs
-		each(len(jobs), func(i int) { a.stageOne(jobs[i], one) })
+		each(len(jobs), func(i int) string { return jobs[i].Path }, func(h *handle, i int) { a.stageOne(jobs[i], one, h) })
 		if one {
 			continue
 		}
@@ -63,27 +61,36 @@ func (a *act) stage() {
 }
 
 // stageOne makes what a job puts at its path, under its temporary name.
-func (a *act) stageOne(j *job, sync bool) {
+func (a *act) stageOne(j *job, sync bool, h *handle) {
 	if j.temp.dir() == j.p.dir() {
 		if err := a.makeDirs(j.p); err != nil {
-			j.failedIO(err.doing, err.err)
+			j.noDir(err)
 			return
+		}
+		if h != nil {
+			j.p = h.enter(j.p)
+			j.temp.in = j.p.in
+			defer func() { j.p.in, j.temp.in = nil, nil }() // the handle goes on
 		}
 	}
 	to := nobody
 	if s, ok := a.seen[j.Path]; ok {
 		to = s.owner
-	} else if info, err := j.p.disk.Lstat(j.p.rel); err == nil {
+	} else if info, err := j.p.lstat(); err == nil {
 		to = ownerOf(info)
 	}
 	var err error
 	if j.To.Kind == Symlink {
-		if err = j.temp.disk.Symlink(j.To.Target, j.temp.rel); err == nil && to != nobody {
-			j.temp.disk.Lchown(j.temp.rel, to.uid, to.gid) // nobody but root may
+		if err = j.temp.symlink(j.To.Target); err == nil && to != nobody {
+			j.temp.lchown(to) // nobody but root may
 		}
 	} else {
 		out := &written{}
 		err = j.temp.stage(j.To, to, func(w io.Writer) error {
+			if content, ok := a.contents[j.To.Digest]; ok {
+				_, err := w.Write(content)
+				return err
+			}
 			out.Writer = w
 			_, err := a.w.blobs.WriteTo(out, j.To.Digest)
 			if err != nil && out.err == nil {
@@ -121,9 +128,7 @@ func (a *act) unstage(j *job) {
 	if j.Temp == "" || j.temp.disk == nil {
 		return
 	}
-	if err := j.temp.disk.Remove(j.temp.rel); err != nil && !absent(err) {
-		j.temp.disk.Remove(j.temp.rel) // a passing fault is not to leave it there
-	}
+	twice(j.temp.remove)
 }
 
 // dirError is a directory that a job needs and cannot have.
@@ -131,6 +136,7 @@ type dirError struct {
 	doing string
 	err   error
 	kind  Kind // of what is in the way, if that is it
+	full  bool // for want of space
 }
 
 func (e *dirError) Error() string { return fmt.Sprintf("%s: %v", e.doing, cause(e.err)) }
@@ -161,7 +167,7 @@ func (a *act) makeDirs(p place) *dirError {
 
 // makeDir makes a directory unless it is there. The caller holds mu.
 func (a *act) makeDir(p place) error {
-	info, err := p.disk.Lstat(p.rel)
+	info, err := p.lstat()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = p.disk.Mkdir(p.rel, 0o700); err == nil {
 			a.made[p.path] = true
@@ -171,7 +177,7 @@ func (a *act) makeDir(p place) error {
 		if !errors.Is(err, fs.ErrExist) {
 			return &dirError{doing: fmt.Sprintf("its directory %s cannot be made", p.path), err: err}
 		}
-		info, err = p.disk.Lstat(p.rel)
+		info, err = p.lstat()
 	}
 	if err != nil {
 		return &dirError{doing: fmt.Sprintf("its directory %s cannot be seen", p.path), err: err}
@@ -187,6 +193,7 @@ func (j *job) noDir(e *dirError) {
 	switch e.kind {
 	case Unknown:
 		j.failedIO(e.doing, e.err)
+		j.fail.Full = j.fail.Full || e.full
 	case Symlink:
 		j.failed(CodeOutsideRoots, "%v", e)
 	default:
@@ -194,38 +201,48 @@ func (j *job) noDir(e *dirError) {
 	}
 }
 
-// syncDirs makes the changed names and modes durable and fails the jobs whose
-// directory could not be.
+// syncDirs makes the changed names and modes durable, and notes which
+// directories could not be.
 func (a *act) syncDirs() {
-	byRoot := map[disk.Root][]string{}
+	byRoot := map[*root][]string{}
 	for path, p := range a.dirty {
-		byRoot[p.disk] = append(byRoot[p.disk], path)
+		byRoot[p.root] = append(byRoot[p.root], path)
 	}
-	for d, paths := range byRoot {
-		if len(paths) > fewSyncs {
-			if syncAll, ok := syncerOf(d); ok {
-				if err := syncAll(); err != nil {
-					a.unconfirmed(err, func(j *job) bool { return j.p.disk == d })
+	for _, paths := range byRoot {
+		d := a.dirty[paths[0]].disk
+		if syncAll, ok := syncerOf(d); ok && len(paths) > fewSyncs {
+			if err := syncAll(); err != nil {
+				for _, path := range paths {
+					a.unsynced[path] = err
 				}
-				continue
 			}
+			continue
 		}
 		slices.Sort(paths)
 		for _, path := range paths {
-			p := a.dirty[path]
-			if err := d.SyncDir(p.rel); err != nil && !absent(err) {
-				a.unconfirmed(err, func(j *job) bool { return j.p.disk == d && (j.p.dir() == p.rel || j.p.rel == p.rel) })
+			if err := d.SyncDir(a.dirty[path].rel); err != nil && !absent(err) {
+				a.unsynced[path] = err
 			}
 		}
 	}
 	clear(a.dirty)
 }
 
-// unconfirmed fails the jobs that are done and may not outlive a power cut.
-func (a *act) unconfirmed(err error, of func(*job) bool) {
+// doubt tells which jobs are done and may not outlive a power cut. A sync that
+// succeeds after one that failed proves nothing.
+func (a *act) doubt() {
 	for _, j := range a.jobs {
-		if j.done && j.fail == nil && of(j) {
-			j.failedIO("is back, but the disk did not confirm it", err)
+		if !j.done || j.fail != nil {
+			continue
+		}
+		err := a.unsynced[j.Path]
+		for dir := range above(j.Path) {
+			if e := a.unsynced[dir]; e != nil {
+				err = e
+			}
+		}
+		if err != nil {
+			j.doubted("is back, but the disk did not confirm it", err)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,9 +35,6 @@ type Workspace struct {
 	agentDir  string  // its real path, "" for none
 	umask     uint32  // of the process, as it was when the workspace was opened
 	roots     []*root // none inside another, in the client's order
-
-	mu   sync.Mutex
-	seen map[string]seen // what Prepare read, for the Act that follows it; see act.go
 }
 
 // contents is what a Workspace needs of a *blobs.Store.
@@ -164,56 +160,6 @@ func (r *root) current(openRoot func(string) (disk.Root, error)) (disk.Root, err
 	}
 	old.Close() // an operation under way in it fails, as is right: it is gone
 	return r.disk, nil
-}
-
-// place is a resolved path: a root, and a name in it.
-type place struct {
-	path string // as Resolve gave it
-	root *root
-	disk disk.Root
-	rel  string // slash-separated; "." for the root itself
-}
-
-// locate finds the root of a resolved path, the one with the longest name
-// where several fit, and refuses what no plan or tool may touch.
-func (w *Workspace) locate(path string) (place, error) {
-	r, rel := w.rootOf(path)
-	if r == nil {
-		return place{}, &PathError{path, outsideRoots, "is outside the roots of the session"}
-	}
-	if err := w.refuse(r, rel, path); err != nil {
-		return place{}, err
-	}
-	d, err := r.current(w.openRoot)
-	if err != nil {
-		return place{}, err
-	}
-	return place{path: path, root: r, disk: d, rel: rel}, nil
-}
-
-// rootOf splits a resolved path into its root and its name there.
-func (w *Workspace) rootOf(path string) (*root, string) {
-	var best *root
-	for _, r := range w.roots {
-		if within(r.spelled, path) && (best == nil || len(r.spelled) > len(best.spelled)) {
-			best = r
-		}
-	}
-	if best == nil {
-		return nil, ""
-	}
-	return best, relTo(best.spelled, path)
-}
-
-// path is the resolved path of rel in r.
-func (r *root) path(rel string) string { return join(r.spelled, rel) }
-
-// dir is the directory that holds p.
-func (p place) dir() string { return path.Dir(p.rel) }
-
-// sibling is another path of the same root.
-func (p place) sibling(rel string) place {
-	return place{path: p.root.path(rel), root: p.root, disk: p.disk, rel: rel}
 }
 
 // join puts rel, slash-separated, below the directory dir.

@@ -25,7 +25,7 @@ func (w *Workspace) Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	var content []byte
-	v, err := p.view(nil, func(f disk.File, size int64) (State, error) {
+	v, err := p.view(nil, nil, func(f disk.File, size int64) (State, error) {
 		if size > limit {
 			return State{}, takeError{fmt.Errorf("%s: %d bytes, which is more than the limit of %d", path, size, limit)}
 		}
@@ -47,7 +47,7 @@ func (w *Workspace) Read(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
 	case Uncovered:
 		if v.state.Reason == Unreadable {
-			return nil, fmt.Errorf("%s: cannot be read: %s", path, v.err)
+			return nil, fmt.Errorf("%s: cannot be read: %w", path, v.cause)
 		}
 	}
 	return nil, fmt.Errorf("%s: is %s", path, article(v.state))
@@ -77,7 +77,7 @@ func (w *Workspace) Write(path string, data []byte) (State, error) {
 	}
 	if err != nil {
 		for _, dir := range slices.Backward(made) {
-			p.disk.Remove(dir) // goes only if it is still empty
+			twice(func() error { return p.disk.Remove(dir) }) // goes only if it is still empty
 		}
 		return State{}, err
 	}
@@ -103,13 +103,14 @@ func (w *Workspace) replace(p place, old fs.FileInfo, s State, data []byte) erro
 	}
 	if err == nil {
 		// The last look. Between it and the rename lies no work of ours.
-		if now, lerr := p.disk.Lstat(p.rel); old != nil && (lerr != nil || !sameThing(now, old)) {
-			err = errAppeared
-		} else {
+		if old != nil {
+			err = p.still(old)
+		}
+		if err == nil {
 			err = p.publish(temp, old != nil)
 		}
 		if err != nil {
-			p.disk.Remove(temp.rel) // what is left of a failure is only space
+			twice(temp.remove)
 		}
 	}
 	if err != nil {
@@ -131,7 +132,7 @@ func (w *Workspace) StateOf(path string, data []byte) (State, error) {
 // writable looks at what Write would replace, without reading it, and returns
 // the state it would leave.
 func (w *Workspace) writable(p place, data []byte) (view, State, error) {
-	v, _ := p.view(nil, nil)
+	v, _ := p.view(nil, nil, nil)
 	s := State{Kind: File, Mode: keptMode(0o644 &^ w.umask), Size: int64(len(data)), Digest: digestOf(data)}
 	if n := len(v.parents); n > 0 && v.parents[n-1].kind != Dir && v.parents[n-1].kind != Absent {
 		last := v.parents[n-1]
@@ -143,7 +144,7 @@ func (w *Workspace) writable(p place, data []byte) (view, State, error) {
 	case v.state.Kind == Absent:
 		v.info = nil
 	case v.state.Kind == Uncovered && v.state.Reason != NotRegular:
-		return v, State{}, fmt.Errorf("%s: cannot be seen: %s", p.path, v.err)
+		return v, State{}, fmt.Errorf("%s: cannot be seen: %w", p.path, v.cause)
 	default:
 		return v, State{}, fmt.Errorf("%s: is %s, and only a regular file is written over", p.path, article(v.state))
 	}
@@ -179,7 +180,7 @@ func (p place) makeParents(v view) (made []string, err error) {
 // writes and the mode of s. It belongs to to where that is somebody and the
 // process may give files away. After an error nothing is there.
 func (p place) stage(s State, to owner, fill func(io.Writer) error, sync bool) error {
-	f, err := p.disk.OpenFile(p.rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := p.open(os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (p place) stage(s State, to owner, fill func(io.Writer) error, sync bool) e
 		err = cerr
 	}
 	if err != nil {
-		p.disk.Remove(p.rel) // what is left of a failure is only space
+		twice(p.remove)
 	}
 	return err
 }
@@ -208,8 +209,8 @@ func (p place) giveTo(f disk.File, to owner) {
 	if info, err := f.Stat(); err != nil || ownerOf(info) == to {
 		return
 	}
-	if p.disk.Lchown(p.rel, to.uid, to.gid) != nil {
-		p.disk.Lchown(p.rel, -1, to.gid)
+	if p.lchown(to) != nil {
+		p.lchown(owner{-1, to.gid})
 	}
 }
 
@@ -221,24 +222,36 @@ var errAppeared = errors.New("something else appeared there at the last moment")
 // failed publish leaves both as they were.
 func (p place) publish(temp place, old bool) error {
 	if old {
-		return p.disk.Rename(temp.rel, p.rel)
+		return temp.rename(p)
 	}
-	err := p.disk.Link(temp.rel, p.rel)
+	err := temp.link(p)
 	switch {
 	case err == nil:
-		if err = p.disk.Remove(temp.rel); err != nil {
-			err = p.disk.Remove(temp.rel) // a second name is not to be left for a passing fault
-		}
-		return err
+		return twice(temp.remove)
 	case errors.Is(err, fs.ErrExist):
 		return errAppeared
 	case !noLinks(err):
 		return err
 	}
-	if _, err := p.disk.Lstat(p.rel); !errors.Is(err, fs.ErrNotExist) {
+	switch _, err := p.lstat(); {
+	case err == nil:
+		return errAppeared
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return temp.rename(p)
+}
+
+// still checks that p is what info is of.
+func (p place) still(info fs.FileInfo) error {
+	now, err := p.lstat()
+	if err != nil && !absent(err) {
+		return err
+	}
+	if err != nil || !sameThing(now, info) {
 		return errAppeared
 	}
-	return p.disk.Rename(temp.rel, p.rel)
+	return nil
 }
 
 // tempNear is a name beside rel with a unique part: ".a.go.oino-k3j9x2". It keeps the beginning of

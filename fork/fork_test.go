@@ -22,14 +22,14 @@ import (
 //	e2 "two"    a: 1 → 2, +n      a2 "done two"
 //	e3 "three"                                     (only talk)
 type scene struct {
-	t              *testing.T
-	agent, work    string
-	reg            *session.Registry
-	s              *session.Session
-	e1, e2, e3     string
-	log            []string // what handlers heard
-	atEvent        func(Event)
-	beforeHandlers Event // the newest event
+	t           *testing.T
+	agent, work string
+	reg         *session.Registry
+	s           *session.Session
+	e1, e2, e3  string
+	log         []string // what handlers heard
+	atEvent     func(Event)
+	event       Event // the newest that a handler was asked about
 }
 
 func newScene(t *testing.T, inMemory bool) *scene {
@@ -82,7 +82,7 @@ func (sc *scene) write(name, content string) {
 // handler is one that hears, and votes as it is told.
 func (sc *scene) handler(name string, a Answer) Handler {
 	return &voter{name: name, log: &sc.log, vote: func(e Event) (Answer, error) {
-		sc.beforeHandlers = e
+		sc.event = e
 		if sc.atEvent != nil {
 			sc.atEvent(e)
 		}
@@ -158,7 +158,7 @@ func TestAForkHoldsTheEntriesBeforeOrUpToTheNamedOne(t *testing.T) {
 	}
 }
 
-// F2: the fork lives on without its source. C: it rewinds by itself.
+// F2: the fork lives on, and rewinds, without its source.
 func TestAForkOwnsWhatItNeeds(t *testing.T) {
 	sc := newScene(t, false)
 	logs := func() map[string]string {
@@ -182,6 +182,30 @@ func TestAForkOwnsWhatItNeeds(t *testing.T) {
 	_, err = child.Rewind(t.Context(), session.RewindParams{EntryID: sc.e1, OnConflict: checkpoints.Keep})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"/a": "0"}, tree(t, sc.work))
+}
+
+// The turn that is open goes on in the source; in the fork it has ended.
+func TestAForkOfAnOpenTurnLeavesItOpen(t *testing.T) {
+	sc := newScene(t, false)
+	e4 := sc.prompt("four")
+	sc.write("a", "4")
+	store := tree(t, filepath.Join(sc.agent, "sessions"))
+	r, err := New(sc.reg).Fork(t.Context(), sc.s, Params{}, nil)
+	require.NoError(t, err)
+	for name, log := range store {
+		require.Equal(t, log, tree(t, filepath.Join(sc.agent, "sessions"))[name], name)
+	}
+	child, err := sc.reg.Get(t.Context(), r.SessionID)
+	require.NoError(t, err)
+	_, err = child.Write(t.Context(), sc.path("a"), []byte("5"))
+	var refused *session.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, session.NoTurn, refused.Kind)
+	sc.write("n", "4")
+	end, err := sc.s.EndTurn(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, e4, end.EntryID)
+	require.Len(t, end.Changed, 2)
 }
 
 func TestWhatCannotBeDoneIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
@@ -247,7 +271,7 @@ func TestHandlersAreAskedBeforeAnyEffectAndToldAfterSuccess(t *testing.T) {
 				Type: "session_before_fork", SessionID: sc.s.ID(), EntryID: &sc.e2, Position: "before",
 				Conversation: string(conversation), Cwd: sc.work, Text: "two",
 				Files: []session.PathChange{{Path: sc.path("a"), Change: "modified"}, {Path: sc.path("n"), Change: "created"}},
-			}, sc.beforeHandlers)
+			}, sc.event)
 			require.Equal(t, "two", r.Text)
 			require.True(t, r.HasText)
 			require.Equal(t, []string{sc.path("a")}, r.Restored)
@@ -275,7 +299,7 @@ func TestWhatAForkTellsItsHandlers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Event{
 		Type: "session_before_fork", SessionID: sc.s.ID(), Position: "at", Conversation: "fork", Cwd: sc.work, Files: []session.PathChange{},
-	}, sc.beforeHandlers)
+	}, sc.event)
 	part, err := f.Fork(t.Context(), sc.s, Params{EntryID: "a1"}, client)
 	require.NoError(t, err)
 	a1 := "a1"
@@ -312,7 +336,7 @@ func TestAForkFromTheStartHoldsNothing(t *testing.T) {
 	require.False(t, r.HasText)
 	require.Empty(t, sc.entries(r.SessionID))
 	require.Equal(t, map[string]string{"/a": "0"}, tree(t, sc.work))
-	require.Equal(t, session.Start, *sc.beforeHandlers.EntryID)
+	require.Equal(t, session.Start, *sc.event.EntryID)
 }
 
 // N8: a content that is gone keeps the conversation where it is, and no fork
@@ -337,7 +361,9 @@ func TestNoForkIsMadeWhenAPathReallyFails(t *testing.T) {
 		require.Equal(t, 1, sc.sessions())
 		require.Equal(t, []string{sc.e1, "a1", sc.e2, "a2", sc.e3}, sc.entries(sc.s.ID()))
 		for name := range tree(t, filepath.Join(sc.agent, "sessions")) {
-			require.Contains(t, name, sc.s.ID()+".", "a leftover of the staged fork")
+			if strings.Contains(name, "_") {
+				require.Contains(t, name, "_"+sc.s.ID()+".", "a leftover of the staged fork")
+			}
 		}
 	}
 }

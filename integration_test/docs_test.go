@@ -57,6 +57,7 @@ prompt "make it shout"
 
 // TestEveryExampleOfTheProtocol plays each example of docs/protocol.md.
 func TestEveryExampleOfTheProtocol(t *testing.T) {
+	t.Parallel()
 	played := 0
 	for _, s := range protocolSections(t) {
 		for i, example := range s.examples {

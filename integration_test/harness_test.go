@@ -18,13 +18,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +47,12 @@ const patience = 30 * time.Second
 const nobody = 65534
 
 func TestMain(m *testing.M) {
+	// A test here mostly waits, for a disk or another process: more of them
+	// than there are processors can do so at once.
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		parallel.Value.Set(strconv.Itoa(4 * runtime.GOMAXPROCS(0)))
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if builtIn != "" {
 			os.RemoveAll(builtIn)

@@ -97,8 +97,6 @@ func (p *EditParams) check() error {
 		switch {
 		case e.OldText == nil:
 			return wrong("edits[%d].oldText is missing", i)
-		case *e.OldText == "":
-			return wrong("edits[%d].oldText is empty, which is found everywhere; use _oino/write for a new file", i)
 		case e.NewText == nil:
 			return wrong("edits[%d].newText is missing", i)
 		}

@@ -20,6 +20,7 @@ type AppendEntry struct {
 	Role           string   `json:"role"`
 	Content        *Content `json:"content"`
 	DisplayContent *Content `json:"displayContent"`
+	MessageID      string   `json:"messageId"` // of the message that the entry is a chunk of
 	ToolEntry
 	CompactionEntry
 }
@@ -106,6 +107,7 @@ type Entry struct {
 	CreatedAt      int64           `json:"createdAt"`
 	Content        json.RawMessage `json:"content"`
 	DisplayContent json.RawMessage `json:"displayContent,omitempty"`
+	MessageID      string          `json:"messageId,omitempty"` // of the message that the entry is a chunk of
 	ToolEntry
 	CompactionEntry
 }

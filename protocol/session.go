@@ -164,6 +164,7 @@ type InfoExtension struct {
 	ParentSessionID string `json:"parentSessionId,omitempty"`
 	Agent           string `json:"agent,omitempty"`
 	Problem         string `json:"problem,omitempty"`
+	ImportedFrom    string `json:"importedFrom,omitempty"`
 }
 
 // ForkSessionParams asks for ACP's fork, with our anchor.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/oino-dev/oinod/checkpoints"
-	"github.com/oino-dev/oinod/fork"
 	"github.com/oino-dev/oinod/protocol"
 	"github.com/oino-dev/oinod/session"
 )
@@ -109,7 +108,9 @@ func (s *server) command(ctx context.Context, t *task, opened *session.Session, 
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		text = sentence(wireError(err).Message)
+		e := wireError(err)
+		logFailure(s.config.Log, "/"+c.name, e)
+		text = sentence(e.Message)
 	}
 	s.say(opened.ID(), text)
 	return protocol.PromptResult{StopReason: protocol.EndTurn}, nil
@@ -213,7 +214,7 @@ func (r *run) redo(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "The rewind is undone.\n" + outcomeText(result), nil
+	return "The rewind is undone.\n" + did.of(result), nil
 }
 
 // rewind does what its arguments say, or asks for what they leave open.
@@ -241,7 +242,7 @@ func (r *run) rewindTo(ctx context.Context, to choice, filesOnly bool, on checkp
 	if result.Cancelled {
 		return "The rewind was cancelled, nothing has changed: " + result.Reason, nil
 	}
-	text := "Rewound to " + r.line(to) + "\n" + outcomeText(result)
+	text := "Rewound to " + r.line(to) + "\n" + did.of(result)
 	if !filesOnly && result.HasText {
 		text += "\nThe conversation is back before this message:\n\n" + result.Text
 	}
@@ -255,5 +256,3 @@ func rewindParams(to choice, filesOnly bool, on checkpoints.OnConflict) session.
 	}
 	return p
 }
-
-var _ fork.Handler = clientHook{}

@@ -106,7 +106,9 @@ func TestCancelPassesTheQueue(t *testing.T) {
 		g.open <- "done"
 		k.want(answer("2", `"done"`))
 
-		k.send(req("4", "prompt", inA), `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"a"}}`)
+		k.send(req("4", "prompt", inA))
+		k.quiet() // it runs
+		k.send(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"a"}}`)
 		k.want(answer("4", `{"stopReason":"cancelled"}`))
 		k.send(req("5", "prompt", inA), cancelOf("5"))
 		k.want(cancelled("5"))
@@ -232,7 +234,8 @@ func TestReadingPassesARequestThatWaitsForTheClient(t *testing.T) {
 // What comes of a question: an answer, an error, none in time, none wanted.
 func TestAQuestionToTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		k := start(t, withCancels(newGate()))
+		var asker *client
+		k := start(t, withCancels(newGate()), func(c *client) { asker = c })
 		question := func(n int) string {
 			return fmt.Sprintf(`{"jsonrpc":"2.0","id":"oino-%d","method":"question","params":{}}`, n)
 		}
@@ -258,10 +261,15 @@ func TestAQuestionToTheClient(t *testing.T) {
 		<-time.After(time.Minute) // of the bubble's time
 		k.want(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"oino-4"}}`,
 			`{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"the client did not answer within 1m0s"}}`)
+		id, forgotten := asker.stream.takeForgotten()
+		require.True(t, forgotten)
+		require.Equal(t, "oino-4", id)
 		k.send(`{"id":"oino-4","result":"too late"}`)
 
-		k.send(req("5", "ask", inA), cancelOf("5"))
-		k.want(question(5), `{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"oino-5"}}`, cancelled("5"))
+		k.send(req("5", "ask", inA))
+		k.want(question(5))
+		k.send(cancelOf("5"))
+		k.want(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"oino-5"}}`, cancelled("5"))
 		require.NoError(t, k.eof())
 	})
 }
@@ -396,8 +404,10 @@ func TestAFloodDoesNotDrownTheAnswer(t *testing.T) {
 		k := start(t, withCancels(g), func(c *client) { c.tasks.room.maxRequests = 3 })
 		k.send(req("1", "ask", inA))
 		k.want(`{"jsonrpc":"2.0","id":"oino-1","method":"question","params":{}}`)
+		begun := time.Now()
 		k.send(req("2", "wait", inA), req("3", "wait", inA), req("4", "wait", inA), `{"jsonrpc":"2.0","method":"wait"}`)
 		k.want(fmt.Sprintf(tooMany, 4))
+		require.Zero(t, time.Since(begun)) // a client that is asked is not kept waiting
 		k.send(`{"id":"oino-1","result":"yes"}`)
 		k.want(answer("1", `"yes"`))
 
@@ -407,9 +417,14 @@ func TestAFloodDoesNotDrownTheAnswer(t *testing.T) {
 		<-time.After(patience)
 		first, second := k.next(), k.next() // the cancel is answered beside the reader
 		require.ElementsMatch(t, []string{fmt.Sprintf(tooMany, 6), cancelled("3")}, []string{first, second})
-		g.open <- "done"
-		g.open <- "done"
-		k.want(answer("2", `"done"`), answer("5", `"done"`))
+
+		k.send(req("7", "wait", inA)) // 2, 5 and 7; the cancel has made room, so patience begins anew
+		go k.send(req("8", "wait", inA))
+		k.quiet()
+		for _, id := range []string{"2", "5", "7", "8"} {
+			g.open <- "done"
+			k.want(answer(id, `"done"`))
+		}
 		require.NoError(t, k.eof())
 	})
 }

@@ -32,6 +32,7 @@ func newEntry(e protocol.AppendEntry) (session.NewEntry, error) {
 		ID: e.ID, Role: session.Role(e.Role), Content: json.RawMessage("[]"),
 		ToolCallID: e.ToolCallID, Status: e.Status,
 		Summary: e.Summary, KeepFrom: e.KeepFrom, TokensBefore: e.TokensBefore, TokensAfter: e.TokensAfter,
+		MessageID: e.MessageID,
 	}
 	if e.Content != nil {
 		n.Content = e.Content.Raw()
@@ -78,7 +79,7 @@ func (s *server) entries(ctx context.Context, _ *task, p *protocol.EntriesParams
 func wireEntry(e session.Entry) (protocol.Entry, error) {
 	w := protocol.Entry{
 		ID: e.ID, ParentID: orNull(e.ParentID), Role: string(e.Role), CreatedAt: e.CreatedAt,
-		Content: e.Content, DisplayContent: e.Display,
+		Content: e.Content, DisplayContent: e.Display, MessageID: e.MessageID,
 		ToolEntry: protocol.ToolEntry{ToolCallID: e.ToolCallID, Status: e.Status},
 		CompactionEntry: protocol.CompactionEntry{
 			Summary: e.Summary, KeepFrom: e.KeepFrom, TokensBefore: e.TokensBefore, TokensAfter: e.TokensAfter,

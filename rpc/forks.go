@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 
+	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/fork"
 	"github.com/oino-dev/oinod/protocol"
 	"github.com/oino-dev/oinod/session"
@@ -35,7 +35,7 @@ func (s *server) forkSession(ctx context.Context, t *task, p *protocol.ForkSessi
 	if err != nil {
 		return nil, err
 	}
-	if filepath.Clean(p.Cwd) != filepath.Clean(opened.Cwd()) {
+	if !checkpoints.SameDir(p.Cwd, opened.Cwd()) {
 		return nil, &session.Error{Kind: session.BadParams, Msg: fmt.Sprintf(
 			"cwd is %s, but session %s works in %s, and so does a fork of it", p.Cwd, p.SessionID, opened.Cwd())}
 	}
@@ -80,6 +80,7 @@ func (s *server) hook(t *task) fork.Handler {
 // hookLimit is how long a person may think.
 const hookLimit = 10 * time.Minute
 
+// clientHook is the client as a fork.Handler.
 type clientHook struct {
 	client *client
 	task   *task

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -53,17 +54,20 @@ func (l *lineReader) next() (line, error) {
 	}
 }
 
-// add appends a part of the line, up to max bytes of it.
-func (ln *line) add(part []byte, max int) {
+// add appends a part of the line, up to limit bytes of it.
+func (ln *line) add(part []byte, limit int) {
 	part = bytes.TrimSuffix(part, []byte("\n"))
 	switch {
 	case ln.tooLong:
-	case len(ln.bytes)+len(part) > max:
+	case len(ln.bytes)+len(part) > limit:
 		ln.tooLong = true
 		head := ln.bytes[:min(len(ln.bytes), headBytes)]
 		rest := part[:min(len(part), headBytes-len(head))]
 		ln.bytes = append(bytes.Clone(head), rest...) // lets the memory of the others go
 	default:
+		if free := cap(ln.bytes) - len(ln.bytes); len(part) > free && len(ln.bytes) > 0 {
+			ln.bytes = slices.Grow(ln.bytes, max(len(ln.bytes), len(part))) // append alone would copy a long line many times
+		}
 		ln.bytes = append(ln.bytes, part...)
 	}
 }

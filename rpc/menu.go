@@ -63,7 +63,7 @@ func (r *run) menus(ctx context.Context, choices []choice, filesOnly bool) (stri
 
 	preview := rewindParams(to, true, checkpoints.Keep)
 	preview.DryRun, preview.Context = true, wholeFile
-	would, err := r.server.config.Forker.Rewind(ctx, r.session, preview, nil)
+	shown, err := r.server.config.Forker.Rewind(ctx, r.session, preview, nil)
 	if err != nil {
 		return "", err
 	}
@@ -75,7 +75,7 @@ func (r *run) menus(ctx context.Context, choices []choice, filesOnly bool) (stri
 	if filesOnly {
 		what = what[1:]
 	}
-	id, err = r.choose(ctx, previewCall(r.line(to), would), what)
+	id, err = r.choose(ctx, previewCall(r.line(to), shown), what)
 	if err != nil {
 		return "", err
 	}
@@ -85,7 +85,7 @@ func (r *run) menus(ctx context.Context, choices []choice, filesOnly bool) (stri
 	filesOnly = id == optFiles
 
 	on := checkpoints.Keep
-	if n := conflicts(would); n > 0 {
+	if n := conflicts(shown); n > 0 {
 		title := fmt.Sprintf("%s changed outside the session. What shall become of the edits?", count(n, "file"))
 		id, err = r.choose(ctx, protocol.ToolCall{ToolFields: protocol.ToolFields{Title: title}}, []protocol.PermissionOption{
 			{OptionID: string(checkpoints.Keep), Name: "Keep my edits", Kind: protocol.AllowOnce},
@@ -104,9 +104,9 @@ func (r *run) menus(ctx context.Context, choices []choice, filesOnly bool) (stri
 }
 
 // conflicts counts the paths that would be kept as somebody else left them.
-func conflicts(would session.RewindResult) int {
+func conflicts(r session.RewindResult) int {
 	n := 0
-	for _, f := range would.Failed {
+	for _, f := range r.Failed {
 		if f.Code == checkpoints.CodeConflict {
 			n++
 		}
@@ -124,9 +124,9 @@ func (r *run) choose(ctx context.Context, call protocol.ToolCall, options []prot
 	call.ToolCallID = fmt.Sprintf("oino-menu-%d", c.lastID.Add(1))
 	call.Kind, call.Status = "other", "pending"
 	if len(call.Content) > 0 {
-		shown := call
-		shown.SessionUpdate = protocol.ToolCallStart
-		c.update(r.session.ID(), shown)
+		start := call
+		start.SessionUpdate = protocol.ToolCallStart
+		c.update(r.session.ID(), start)
 	}
 	asked := protocol.PermissionParams{SessionID: r.session.ID(), ToolCall: call, Options: options}
 	var result protocol.PermissionResult

@@ -75,7 +75,7 @@ func parse(line []byte) (message, *refusal) {
 	if m.method = unquote(method); m.method == "" {
 		return m, invalid("the message has no method")
 	}
-	if version != nil && unquote(version) != "2.0" {
+	if version != nil && unquote(version) != "2.0" { // forgotten, it does no harm
 		return m, invalid(`jsonrpc must be "2.0"`)
 	}
 	if m.id != nil && !isID(m.id) {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints"
@@ -14,16 +15,20 @@ const wholeFile = 1 << 20
 // previewCall shows what a rewind would do as a tool call: clients draw the
 // diffs of one as those of an edit. In a patch the checkpoint is before and
 // the present after; a rewind goes the other way.
-func previewCall(to string, would session.RewindResult) protocol.ToolCall {
+func previewCall(to string, result session.RewindResult) protocol.ToolCall {
 	call := protocol.ToolCall{ToolFields: protocol.ToolFields{Title: "Rewind to " + to}}
-	call.Content = append(call.Content, protocol.ToolContent{Type: "content", Content: protocol.TextBlock(wouldText(would))})
+	call.Content = append(call.Content, protocol.ToolContent{Type: "content", Content: protocol.TextBlock(would.of(result))})
+	changes := map[string]bool{}
+	for _, path := range slices.Concat(result.Restored, result.Deleted) {
+		changes[path] = true
+	}
 	left := maxPreview
-	for _, f := range would.Files {
-		checkpoint, now := sides(f.Patch)
-		if f.Patch == "" || len(f.Patch) > left {
+	for _, f := range result.Files {
+		if !changes[f.Path] || f.Patch == "" || len(f.Patch) > left {
 			continue // named in the text
 		}
 		left -= len(f.Patch)
+		checkpoint, now := sides(f.Patch)
 		diff := protocol.ToolDiff{Type: "diff", Path: f.Path, OldText: &now, NewText: checkpoint}
 		if f.Change == checkpoints.Deleted {
 			diff.OldText = nil // it is not there now
@@ -36,50 +41,31 @@ func previewCall(to string, would session.RewindResult) protocol.ToolCall {
 // maxPreview is how many bytes of patches a preview shows.
 const maxPreview = 1 << 20
 
-// wouldText says what a rewind would do.
-func wouldText(would session.RewindResult) string {
-	text := outcomeText(would)
-	for _, word := range []string{"Restored", "Deleted", "Merged"} {
-		text = strings.Replace(text, word+" ", "To be "+strings.ToLower(word)+": ", 1)
-	}
-	return text
-}
-
 // sides gives the two texts of a unified patch that shows them whole.
 func sides(patch string) (before, after string) {
-	var a, b strings.Builder
-	var last *[]*strings.Builder
+	var a, b []string
 	inHunk := false
+	var last byte
 	for line := range strings.Lines(patch) {
-		if strings.HasPrefix(line, "@@") {
-			inHunk = true
+		if inHunk = inHunk || strings.HasPrefix(line, "@@"); !inHunk || line[0] == '@' {
 			continue
 		}
-		if !inHunk {
-			continue
-		}
-		var to []*strings.Builder
 		switch line[0] {
 		case ' ':
-			to = []*strings.Builder{&a, &b}
+			a, b = append(a, line[1:]), append(b, line[1:])
 		case '-':
-			to = []*strings.Builder{&a}
+			a = append(a, line[1:])
 		case '+':
-			to = []*strings.Builder{&b}
-		default: // "\ No newline at end of file"
-			if last != nil {
-				for _, s := range *last {
-					trimmed := strings.TrimSuffix(s.String(), "\n")
-					s.Reset()
-					s.WriteString(trimmed)
-				}
+			b = append(b, line[1:])
+		case '\\': // no newline at the end of the line before
+			if last != '+' && len(a) > 0 {
+				a[len(a)-1] = strings.TrimSuffix(a[len(a)-1], "\n")
 			}
-			continue
+			if last != '-' && len(b) > 0 {
+				b[len(b)-1] = strings.TrimSuffix(b[len(b)-1], "\n")
+			}
 		}
-		for _, s := range to {
-			s.WriteString(line[1:])
-		}
-		last = &to
+		last = line[0]
 	}
-	return a.String(), b.String()
+	return strings.Join(a, ""), strings.Join(b, "")
 }

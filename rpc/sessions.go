@@ -101,7 +101,7 @@ func sessionInfo(i session.Info) protocol.SessionInfo {
 		UpdatedAt: time.UnixMilli(i.UpdatedAt).UTC().Format("2006-01-02T15:04:05.000Z"),
 		Meta: &protocol.Meta[protocol.InfoExtension]{Oino: &protocol.InfoExtension{
 			CreatedAt: i.CreatedAt, Entries: i.Entries, LastUserMessage: i.LastUserMessage,
-			ParentSessionID: i.ParentSessionID, Agent: i.Agent, Problem: i.Problem,
+			ParentSessionID: i.ParentSessionID, Agent: i.Agent, Problem: i.Problem, ImportedFrom: i.ImportedFrom,
 		}},
 	}
 }

@@ -120,19 +120,16 @@ func TestLinesAreToleratedAsTheyCome(t *testing.T) {
 	}
 }
 
-// repeat is a reader of n times the same byte.
+// repeat is a reader of the same bytes, n in all.
 type repeat struct {
-	b byte
-	n int
+	block []byte
+	n     int
 }
 
 func (r *repeat) Read(p []byte) (int, error) {
-	n := min(len(p), r.n)
+	n := copy(p[:min(len(p), r.n)], r.block)
 	if n == 0 {
 		return 0, io.EOF
-	}
-	for i := range n {
-		p[i] = r.b
 	}
 	r.n -= n
 	return n, nil
@@ -141,7 +138,8 @@ func (r *repeat) Read(p []byte) (int, error) {
 // A line that is too long is skipped without being held, answered by its id
 // if that is at its beginning, and what follows is served.
 func TestATooLongLineIsNotBuffered(t *testing.T) {
-	const limit, long = 1 << 20, 256 << 20
+	const limit, long = 1 << 20, 64 << 20
+	block := bytes.Repeat([]byte("x"), 1<<16)
 	for _, c := range []struct{ head, id string }{
 		{`{"jsonrpc":"2.0","id":"7<","method":"say","params":{"x":"`, `"7<"`},
 		{`{"method":"say","params":{"id":3,"x":"`, `null`},
@@ -152,7 +150,7 @@ func TestATooLongLineIsNotBuffered(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		got := converse(t, io.MultiReader(strings.NewReader(c.head), &repeat{'x', long}, strings.NewReader("\"}}\n"+`{"id":2,"method":"say"}`)), limit)
+		got := converse(t, io.MultiReader(strings.NewReader(c.head), &repeat{block, long}, strings.NewReader("\"}}\n"+`{"id":2,"method":"say"}`)), limit)
 		runtime.ReadMemStats(&after)
 		require.Equal(t, []string{
 			`{"jsonrpc":"2.0","id":` + c.id + `,"error":{"code":-32600,"message":"the message is longer than 1048576 bytes (limits.maxMessageBytes)","data":{"kind":"message_too_large"}}}` + "\n",
@@ -186,13 +184,41 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, fmt.Errorf("the cable is cut") }
 
+// A question that was given up is taken from Conn by an answer of our own:
+// left to itself it would keep every one that the client never answers.
+func TestAForgottenQuestionIsAnsweredByUs(t *testing.T) {
+	s := newStream(strings.NewReader(""), io.Discard, 100, zerolog.Nop())
+	s.forget("oino-1")
+	var envelope json.RawMessage
+	require.NoError(t, s.ReadObject(&envelope))
+	require.Equal(t, `{"id":"oino-1","result":true}`, string(envelope))
+	require.ErrorIs(t, s.ReadObject(&envelope), io.EOF)
+}
+
+// What a message holds is logged at trace alone: conversations and files are
+// the user's.
+func TestContentsAreLoggedAtTraceAlone(t *testing.T) {
+	for level, logged := range map[zerolog.Level]bool{zerolog.TraceLevel: true, zerolog.DebugLevel: false} {
+		var log bytes.Buffer
+		input := `{"id":1,"method":"say","params":{"content":"secret"}}` + "\n" + `{"id":2,"method":"nope","params":["secret"]}` + "\n" +
+			`{"id":"oino-1","result":"secret"}` + "\n" + `["secret"]` + "\n" + `{"secret"`
+		config := Config{
+			In: strings.NewReader(input), Out: io.Discard, Limits: session.DefaultLimits,
+			Log: zerolog.New(zerolog.SyncWriter(&log)).Level(level),
+		}
+		require.NoError(t, serve(t.Context(), config, []*method{{name: "say", run: say("said")}}, func(*client) {}, func() {}))
+		require.Contains(t, log.String(), `"method":"say"`)
+		require.Equal(t, logged, strings.Contains(log.String(), "secret"), log.String())
+	}
+}
+
 // checkConversation holds what must be true of any input: every line out is
 // one JSON object, an answer, and there is at most one for each line in.
 func checkConversation(t *testing.T, input []byte) {
 	got := converse(t, bytes.NewReader(input), 4096)
 	lines := 0
 	for line := range bytes.Lines(input) {
-		if len(bytes.TrimSpace(line)) > 0 {
+		if len(bytes.Trim(line, " \t\r\n")) > 0 {
 			lines++
 		}
 	}

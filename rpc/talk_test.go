@@ -30,8 +30,8 @@ type talk struct {
 	out   io.Closer
 }
 
-// start serves methods, which may use the client they are given.
-func start(t *testing.T, methods func(*client) []*method, setups ...func(*client)) *talk {
+// dial runs f, a serve of some kind, with this client on its other end.
+func dial(t *testing.T, f func(ctx context.Context, in io.Reader, out io.Writer) error) *talk {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -47,24 +47,10 @@ func start(t *testing.T, methods func(*client) []*method, setups ...func(*client
 			k.lines <- line[:len(line)-1]
 		}
 	}()
-	var cl *client
-	table := methods(nil)
-	late := func() { // the methods are made before the client is, and use it after
-		for i, m := range methods(cl) {
-			*table[i] = *m
-		}
-	}
-	config := Config{In: inR, Out: outW, Log: zerolog.Nop(), Limits: session.Limits{MaxMessageBytes: 1 << 20}}
 	go func() {
 		defer close(k.ended)
 		defer outW.Close()
-		k.err = serve(ctx, config, table, func(c *client) {
-			cl = c
-			late()
-			for _, setup := range setups {
-				setup(c)
-			}
-		}, func() {})
+		k.err = f(ctx, inR, outW)
 	}()
 	t.Cleanup(func() { // ends whatever a failed test left
 		stop()
@@ -73,6 +59,23 @@ func start(t *testing.T, methods func(*client) []*method, setups ...func(*client
 		<-k.ended
 	})
 	return k
+}
+
+// start serves methods, which may use the client they are given.
+func start(t *testing.T, methods func(*client) []*method, setups ...func(*client)) *talk {
+	t.Helper()
+	return dial(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
+		config := Config{In: in, Out: out, Log: zerolog.Nop(), Limits: session.Limits{MaxMessageBytes: 1 << 20}}
+		table := methods(nil)
+		return serve(ctx, config, table, func(c *client) {
+			for i, m := range methods(c) { // made again, now that there is a client
+				*table[i] = *m
+			}
+			for _, setup := range setups {
+				setup(c)
+			}
+		}, func() {})
+	})
 }
 
 // send writes lines as the client does.

@@ -31,18 +31,19 @@ func (l connLog) Printf(format string, args ...any) {
 
 // logAnswer logs how a request ended.
 func logAnswer(log zerolog.Logger, t *task, resp *jsonrpc2.Response) {
-	e := log.Debug()
-	if resp.Error != nil && resp.Error.Code == protocol.CodeInternalError {
-		e = log.Error()
-	}
-	if !e.Enabled() {
+	if resp.Error != nil {
+		logFailure(log, t.method.name, resp.Error)
 		return
 	}
-	e = e.Str("method", t.method.name).Int("bytes", t.size)
-	if resp.Error != nil {
-		e = e.Int64("code", resp.Error.Code).Str("error", resp.Error.Message)
-	} else {
-		e = e.Int("answer", len(*resp.Result))
+	log.Debug().Str("method", t.method.name).Int("bytes", t.size).Int("answer", len(*resp.Result)).Msg("answered")
+}
+
+// logFailure logs what a client was refused. What has no name of its own is
+// our trouble, and seen without asking for it.
+func logFailure(log zerolog.Logger, method string, e *jsonrpc2.Error) {
+	event := log.Debug()
+	if e.Code == protocol.CodeInternalError {
+		event = log.Error()
 	}
-	e.Msg("answered")
+	event.Str("method", method).Int64("code", e.Code).Str("error", e.Message).Msg("refused")
 }

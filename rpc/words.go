@@ -64,37 +64,45 @@ func sentence(msg string) string {
 	return msg + "."
 }
 
-// outcomeText says what a rewind did to files: what came back, what did not.
-func outcomeText(r session.RewindResult) string {
+// tense is how a rewind is spoken of: before it is done, or after.
+type tense struct{ restored, deleted, merged, failed string }
+
+var (
+	did   = tense{"Restored", "Deleted", "Merged", "Left as they are"}
+	would = tense{"To be restored", "To be deleted", "To be merged", "To be left as they are"}
+)
+
+// of says what a rewind does to files: what comes back, what does not.
+func (t tense) of(r session.RewindResult) string {
 	var b strings.Builder
 	paths := func(what string, paths []string) {
 		if len(paths) > 0 {
-			fmt.Fprintf(&b, "%s %s:\n", what, count(len(paths), "file"))
+			fmt.Fprintf(&b, "%s (%s):\n", what, count(len(paths), "path"))
 		}
 		for _, p := range paths {
 			fmt.Fprintf(&b, "- %s\n", p)
 		}
 	}
-	paths("Restored", r.Restored)
-	paths("Deleted", r.Deleted)
-	paths("Merged", r.Merged)
+	paths(t.restored, r.Restored)
+	paths(t.deleted, r.Deleted)
+	paths(t.merged, r.Merged)
 	if len(r.Failed) > 0 {
-		b.WriteString("Left as they are:\n")
+		fmt.Fprintf(&b, "%s (%s):\n", t.failed, count(len(r.Failed), "path"))
 	}
 	for _, f := range r.Failed {
 		fmt.Fprintf(&b, "- %s: %s\n", f.Path, f.Message)
 	}
 	if len(r.Uncovered) > 0 {
-		b.WriteString("Not covered:\n")
+		fmt.Fprintf(&b, "Not covered (%s):\n", count(len(r.Uncovered), "path"))
 	}
 	for _, u := range r.Uncovered {
 		fmt.Fprintf(&b, "- %s: %s\n", u.Path, u.Reason)
 	}
 	if n := len(r.Outside) + r.OutsideMore; n > 0 {
-		fmt.Fprintf(&b, "Changed by others, and left alone: %s.\n", count(n, "file"))
+		fmt.Fprintf(&b, "Changed by others, and left alone: %s.\n", count(n, "path"))
 	}
 	if b.Len() == 0 {
-		return "No file had to change."
+		return "No file has to change."
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

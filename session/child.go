@@ -156,8 +156,8 @@ func (s *Session) copyRecords(ctx context.Context, entryIDs []string) ([]any, er
 		if l := st.labels[id]; l != "" {
 			records = append(records, &labelRecord{Type: "label", Entry: id, Label: l})
 		}
-		if d, ok := st.driver[id]; ok {
-			records = append(records, &stateRecord{Type: "state", Entry: id, Digest: d})
+		if rec := st.driver[id]; rec != nil {
+			records = append(records, rec)
 		}
 	}
 	if st.title != "" && len(held) > 0 {

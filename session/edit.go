@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"slices"
+
+	"github.com/oino-dev/oinod/checkpoints"
 )
 
 // Edit captures path and applies edits to it, all or none.
@@ -17,6 +21,9 @@ func (s *Session) Edit(ctx context.Context, path string, edits []Replacement) (E
 	var res EditResult
 	w, err := s.write(path, func(name string) ([]byte, error) {
 		old, err := s.ws.Read(name, s.reg.limits.MaxMessageBytes)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &checkpoints.PathError{Path: name, Kind: "bad_path", Msg: "there is no such file to edit; _oino/write makes one"}
+		}
 		if err != nil {
 			return nil, writeError(name, err)
 		}

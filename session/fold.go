@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints"
-	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/journal"
 )
 
@@ -39,7 +38,7 @@ type state struct {
 
 	title    string
 	labels   map[string]string
-	driver   map[string]blobs.Digest // the driver's own states by entry
+	driver   map[string]*stateRecord // the driver's own states by entry
 	dirs     []string
 	firstMsg string // the first and the last user message, shortened
 	lastMsg  string
@@ -109,9 +108,12 @@ func newState() *state {
 	return &state{
 		nodes: map[string]*node{}, turns: map[string]*turn{}, paths: map[string][]*interval{},
 		rewinds: map[string]*rewind{}, labels: map[string]string{},
-		driver: map[string]blobs.Digest{}, children: map[string]bool{},
+		driver: map[string]*stateRecord{}, children: map[string]bool{},
 	}
 }
+
+// maxInterval bounds the number that a log can claim for an interval.
+const maxInterval = 1 << 26
 
 // apply folds one record in. An error is a record that does not fit what came
 // before it: damage.
@@ -152,7 +154,7 @@ func (st *state) apply(r any, pos journal.Pos) error {
 	case *dirsRecord:
 		st.dirs = r.AdditionalDirectories
 	case *stateRecord:
-		st.driver[r.Entry] = r.Digest
+		return st.applyState(r)
 	default:
 		return fmt.Errorf("no fold for %T", r)
 	}
@@ -162,14 +164,19 @@ func (st *state) apply(r any, pos journal.Pos) error {
 // noteDamage keeps that a line could not be read or did not fit.
 func (st *state) noteDamage(line int, err error) {
 	st.damage = append(st.damage, damage{line: line, order: len(st.order), err: err})
+	st.pending = nil // what follows an intent and is not its outcome: there is nothing to complete
 }
 
 func (st *state) applyEntry(r *entryRecord, pos journal.Pos) error {
 	if st.nodes[r.ID] != nil {
 		return fmt.Errorf("entry %s is there twice", r.ID)
 	}
+	parent := st.nodes[r.ParentID]
+	if parent == nil && r.ParentID != "" {
+		parent = st.leaf // its line is damaged, and most likely hung below this
+	}
 	n := &node{
-		id: r.ID, parentID: r.ParentID, parent: st.nodes[r.ParentID], role: r.Role, createdAt: r.CreatedAt,
+		id: r.ID, parentID: r.ParentID, parent: parent, role: r.Role, createdAt: r.CreatedAt,
 		order: len(st.order), pos: pos, toolCallID: r.ToolCallID, status: r.Status, keepFrom: r.KeepFrom,
 	}
 	st.nodes[n.id] = n
@@ -200,6 +207,11 @@ func (st *state) applyBefore(r *beforeRecord) error {
 	st.closed = false
 	st.redo = nil
 	for _, ir := range r.Intervals {
+		for len(st.damage) > 0 && ir.N > len(st.intervals)+1 && ir.N < maxInterval {
+			// The missing ones were in a damaged line. Those that follow are
+			// good all the same, under their own numbers.
+			st.intervals = append(st.intervals, &interval{n: len(st.intervals) + 1, out: true})
+		}
 		if ir.N != len(st.intervals)+1 {
 			return fmt.Errorf("interval %d where %d was due", ir.N, len(st.intervals)+1)
 		}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,13 @@ type world struct {
 	made   map[string]int               // checkpoint: the step it was made in
 	turn   bool
 	step   int
-	before []map[string]string // trees before the rewinds that can be redone
+	before []moment // before the rewinds that can be redone
+}
+
+// moment is the tree and what the checkpoints stood for.
+type moment struct {
+	tree map[string]string
+	at   map[string]map[string]string
 }
 
 var modelPaths = []string{"a", "b", "d/e", "d/f", "g/h/i"}
@@ -186,9 +193,29 @@ func (w *world) rewind(t *rapid.T) {
 	}
 	require.Equal(w.t, before["user/only"], after["user/only"])
 	wrote := len(r.Restored)+len(r.Deleted) > 0
-	if wrote || p.Conversation == RewindConversation {
-		w.before = append(w.before, before)
+	if !wrote && p.Conversation != RewindConversation {
+		return
 	}
+	w.before = append(w.before, moment{before, w.at})
+	// A later checkpoint that stays in the list, for a path that was kept,
+	// no longer stands for the paths that went back to before it.
+	at := map[string]map[string]string{}
+	for id, tree := range w.at {
+		at[id] = maps.Clone(tree)
+		if p.EntryID != Start && w.made[id] < w.made[p.EntryID] {
+			continue
+		}
+		for _, path := range modelPaths {
+			if content, ok := after[path]; failed[filepath.Join(w.dir, path)] {
+				continue
+			} else if ok {
+				at[id][path] = content
+			} else {
+				delete(at[id], path)
+			}
+		}
+	}
+	w.at = at
 }
 
 func (w *world) redo(t *rapid.T) {
@@ -205,9 +232,24 @@ func (w *world) redo(t *rapid.T) {
 	}
 	r, err := w.s.Redo(w.ctx(), RewindParams{})
 	require.NoError(w.t, err)
+	last := w.before[len(w.before)-1]
 	if clean {
-		require.Equal(w.t, w.before[len(w.before)-1], w.tree())
+		require.Equal(w.t, last.tree, w.tree())
 	}
+	at := map[string]map[string]string{}
+	for id, tree := range last.at {
+		at[id] = maps.Clone(tree)
+		for _, f := range r.Failed { // it stays rewound, and with the redo
+			rel, err := filepath.Rel(w.dir, f.Path)
+			require.NoError(w.t, err)
+			if content, ok := w.at[id][rel]; ok {
+				at[id][rel] = content
+			} else {
+				delete(at[id], rel)
+			}
+		}
+	}
+	w.at = at
 	if r.Remaining == 0 {
 		w.before = w.before[:len(w.before)-1]
 	}

@@ -2,10 +2,8 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -41,6 +39,11 @@ func (r *Registry) openLocked(ctx context.Context, root disk.Root, p place) (*Se
 	if err != nil {
 		return nil, storageError("the agent directory "+r.dir+" cannot be used", err)
 	}
+	if err := unpackLog(root, store, p); errors.Is(err, journal.ErrDamaged) {
+		return nil, &Error{Kind: LogDamaged, Msg: "the compressed log of session " + p.id() + " is damaged; it can be shown and not continued", Err: err}
+	} else if err != nil {
+		return nil, storageError("the log of session "+p.id()+" cannot be unpacked", err)
+	}
 	s := r.session(h)
 	s.place, s.blobs = p, store
 	w, err := journal.OpenWriter(root, p.log(), maxLine, s.state.applyLine)
@@ -64,6 +67,11 @@ func (st *state) applyLine(l journal.Line) error {
 	if err == nil {
 		var rec any
 		if rec, err = decodeRecord(l.Object); err == nil {
+			if _, ok := rec.(*rewoundRecord); !ok && st.pending != nil {
+				// The log did not end in the middle of this rewind, so there is
+				// nothing to complete, and what came of it is not known.
+				st.noteDamage(l.Number, fmt.Errorf("before it, the outcome of rewind %s is missing", st.pending.ID))
+			}
 			err = st.apply(rec, l.Pos)
 		}
 	}
@@ -71,53 +79,6 @@ func (st *state) applyLine(l journal.Line) error {
 		st.noteDamage(l.Number, err)
 	}
 	return nil
-}
-
-// readHeader judges a log by its first line, before anything of it is changed.
-// The version comes before everything else: a newer log is not damaged.
-func readHeader(root disk.Root, p place) (*headerRecord, error) {
-	f, err := root.OpenFile(p.log(), os.O_RDONLY, 0)
-	if err != nil {
-		return nil, storageError("the log of session "+p.id()+" cannot be opened", err)
-	}
-	defer f.Close()
-	errFirst := errors.New("only the first line is wanted")
-	var first journal.Line
-	if _, err := journal.Scan(f, maxLine, func(l journal.Line) error {
-		first = l
-		first.Object = slices.Clone(l.Object)
-		return errFirst
-	}); err != nil && !errors.Is(err, errFirst) {
-		return nil, storageError("the log of session "+p.id()+" cannot be read", err)
-	}
-	return judgeHeader(p.id(), first)
-}
-
-func judgeHeader(id string, first journal.Line) (*headerRecord, error) {
-	damaged := func(err error) error {
-		return &Error{Kind: LogDamaged, Msg: "the first line of the log of session " + id + " is damaged; nothing of it was touched", Err: err}
-	}
-	if first.Err != nil {
-		return nil, damaged(first.Err)
-	}
-	var v struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(first.Object, &v); err != nil {
-		return nil, damaged(err)
-	}
-	if v.Version > formatVersion {
-		return nil, refuse(NewerVersion, "session %s was written by a newer oinod (log version %d; this one knows %d); use that one, nothing was touched", id, v.Version, formatVersion)
-	}
-	rec, err := decodeRecord(first.Object)
-	if err != nil {
-		return nil, damaged(err)
-	}
-	h, ok := rec.(*headerRecord)
-	if !ok || v.Version < 1 || h.ID != id {
-		return nil, damaged(fmt.Errorf("it does not name the session"))
-	}
-	return h, nil
 }
 
 // resume finishes what the last writer left: a rewind that was cut off, a fork

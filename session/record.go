@@ -28,6 +28,7 @@ type headerRecord struct {
 	Tracking              Tracking `json:"tracking"`
 	ParentSessionID       string   `json:"parentSessionId,omitempty"`
 	Agent                 string   `json:"agent,omitempty"`
+	ImportedFrom          string   `json:"importedFrom,omitempty"` // its id in the store it was imported from
 }
 
 // entryRecord adds an entry below its parent and moves the leaf to it. One of
@@ -47,6 +48,7 @@ type entryRecord struct {
 	KeepFrom     string          `json:"keepFrom,omitempty"`
 	TokensBefore int64           `json:"tokensBefore,omitempty"`
 	TokensAfter  int64           `json:"tokensAfter,omitempty"`
+	MessageID    string          `json:"messageId,omitempty"`
 }
 
 // beforeRecord opens intervals of a turn: what paths were before it changed them.
@@ -156,12 +158,15 @@ type dirsRecord struct {
 	AdditionalDirectories []string `json:"additionalDirectories"`
 }
 
-// stateRecord keeps the driver's own state at an entry, as a content of the
-// blob store.
+// stateRecord keeps the driver's own state at an entry (driver.go says how).
+// It names every content that it needs, so that it can be copied to a fork and
+// nothing else has to be asked what must not be collected.
 type stateRecord struct {
-	Type   string       `json:"type"` // state
-	Entry  string       `json:"entry"`
-	Digest blobs.Digest `json:"digest"`
+	Type   string         `json:"type"` // state
+	Entry  string         `json:"entry"`
+	Digest blobs.Digest   `json:"digest"` // of the state
+	N      int            `json:"n"`      // counts states that are stored against each other, from 0
+	Chain  []blobs.Digest `json:"chain"`  // a whole state, then deltas, each against what those before it give
 }
 
 // decodeRecord decodes the object of a line. A type it does not know is an error.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -105,26 +104,6 @@ func OpenRegistry(o Options) (*Registry, error) {
 		r.openRoot = disk.Open
 	}
 	return r, nil
-}
-
-// place is where a log lies below the agent directory.
-type place struct {
-	dir  string // sessions/<workspaceKey>
-	name string // <createdAt>_<sessionId>
-}
-
-const (
-	logSuffix    = ".jsonl"
-	lockSuffix   = ".lock"
-	stagedSuffix = ".staged"
-)
-
-func (p place) log() string  { return path.Join(p.dir, p.name+logSuffix) }
-func (p place) lock() string { return path.Join(p.dir, p.name+lockSuffix) }
-
-// staged is the log of a child that parent has not published yet.
-func (p place) staged(parent string) string {
-	return path.Join(p.dir, p.name+"."+parent+stagedSuffix)
 }
 
 // agentDir opens the agent directory, making it when create is set. Without
@@ -325,7 +304,7 @@ func (r *Registry) find(id string) (disk.Root, place, error) {
 	p, ok := r.places[id]
 	r.mu.Unlock()
 	if ok {
-		if _, err := root.Lstat(p.log()); err == nil {
+		if _, _, err := p.stat(root); err == nil {
 			return root, p, nil
 		}
 	}
@@ -343,41 +322,6 @@ func (r *Registry) find(id string) (disk.Root, place, error) {
 		return root, p, nil
 	}
 	return nil, place{}, notFound
-}
-
-// id is the session's, from its log's name.
-func (p place) id() string {
-	_, id, _ := strings.Cut(p.name, "_")
-	return id
-}
-
-// logPlaces lists every log of the agent directory.
-func logPlaces(root disk.Root) ([]place, error) {
-	keys, err := disk.ReadDir(root, "sessions")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var places []place
-	for _, k := range keys {
-		if !k.IsDir() {
-			continue
-		}
-		dir := path.Join("sessions", k.Name())
-		files, err := disk.ReadDir(root, dir)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range files {
-			name, ok := strings.CutSuffix(f.Name(), logSuffix)
-			if ok && strings.Contains(name, "_") && f.Type().IsRegular() {
-				places = append(places, place{dir, name})
-			}
-		}
-	}
-	return places, nil
 }
 
 // Close closes an open session: after states are fixed, the turn stays open.
@@ -414,8 +358,11 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := root.Remove(p.log()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(storageError("session "+id+" could not be deleted", err), lock.Unlock())
+	// The packed one first: it may be older than the plain one beside it.
+	for _, name := range []string{p.packed(), p.log()} {
+		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(storageError("session "+id+" could not be deleted", err), lock.Unlock())
+		}
 	}
 	r.mu.Lock()
 	delete(r.places, id)

@@ -49,6 +49,9 @@ type Entry struct {
 	KeepFrom     string
 	TokensBefore int64
 	TokensAfter  int64
+	// MessageID, of assistant entries one behind the other, says that they are
+	// chunks of one message; see Replay. Without one an entry is a message.
+	MessageID string
 }
 
 // NewEntry is an entry to append. An empty ID is chosen here. ParentID and
@@ -271,58 +274,6 @@ func (s *Session) SetTitle(ctx context.Context, title string) error {
 	}
 	defer end()
 	return s.commit(&titleRecord{Type: "title", Title: shorten(title, maxTitle)})
-}
-
-// maxState is the largest state that PutState takes, in bytes of JSON.
-const maxState = 48 << 20
-
-// PutState keeps the driver's own state at an entry ("": the leaf).
-func (s *Session) PutState(ctx context.Context, entryID string, value json.RawMessage) (at string, err error) {
-	if len(value) > maxState {
-		return "", refuse(BadParams, "a state of %d bytes; at most %d are kept", len(value), maxState)
-	}
-	end, err := s.begin(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer end()
-	n, err := s.state.entryOrLeaf(s.id, entryID)
-	if err != nil {
-		return "", err
-	}
-	d, err := s.blobs.Put(value)
-	if err != nil {
-		return "", storageError("the state could not be kept", err)
-	}
-	if err := s.syncBlobs(); err != nil {
-		return "", err
-	}
-	return n.id, s.commit(&stateRecord{Type: "state", Entry: n.id, Digest: d})
-}
-
-// GetState gives the state of the nearest entry at or above entryID ("": the leaf).
-func (s *Session) GetState(ctx context.Context, entryID string) (at string, value json.RawMessage, err error) {
-	s.mu.RLock()
-	n, err := s.state.entryOrLeaf(s.id, entryID)
-	if err != nil {
-		s.mu.RUnlock()
-		return "", nil, err
-	}
-	var d blobs.Digest
-	found := false
-	for ; n != nil && !found; n = n.parent {
-		at = n.id
-		d, found = s.state.driver[n.id]
-	}
-	s.mu.RUnlock()
-	if !found {
-		return "", nil, refuse(StateNotFound, "no state was put at this entry of session %s or above", s.id)
-	}
-	b, err := s.blobs.Get(d, maxState)
-	if err != nil {
-		return "", nil, blobError("the state at entry "+at+" cannot be read", err)
-	}
-	return at, b, nil
 }
 
 // entryOrLeaf is the entry with the id, or the leaf for "".

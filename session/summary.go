@@ -1,25 +1,17 @@
 package session
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
+	"maps"
 	"path"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/disk"
-	"github.com/oino-dev/oinod/checkpoints/journal"
 )
 
 // Info is one session in a listing.
@@ -31,10 +23,13 @@ type Info struct {
 	CreatedAt             int64    `json:"createdAt"` // epoch milliseconds
 	UpdatedAt             int64    `json:"updatedAt"` // of its newest entry
 	Entries               int      `json:"entries"`
+	Size                  int64    `json:"size,omitempty"` // bytes of its log as it lies on disk
+	FirstUserMessage      string   `json:"firstUserMessage,omitempty"`
 	LastUserMessage       string   `json:"lastUserMessage,omitempty"`
 	ParentSessionID       string   `json:"parentSessionId,omitempty"`
 	Agent                 string   `json:"agent,omitempty"`
-	Problem               string   `json:"problem,omitempty"` // damaged, newer or ""
+	ImportedFrom          string   `json:"importedFrom,omitempty"` // its id in the store it was imported from
+	Problem               string   `json:"problem,omitempty"`      // damaged, newer or ""
 }
 
 // ListParams selects sessions.
@@ -52,7 +47,8 @@ func (st *state) info() Info {
 	i := Info{
 		SessionID: st.head.ID, Cwd: st.head.Cwd, AdditionalDirectories: st.dirs, Title: st.shownTitle(),
 		CreatedAt: st.head.CreatedAt, UpdatedAt: st.head.CreatedAt, Entries: len(st.order),
-		LastUserMessage: st.lastMsg, ParentSessionID: st.head.ParentSessionID, Agent: st.head.Agent,
+		FirstUserMessage: st.firstMsg, LastUserMessage: st.lastMsg,
+		ParentSessionID: st.head.ParentSessionID, Agent: st.head.Agent, ImportedFrom: st.head.ImportedFrom,
 	}
 	if n := len(st.order); n > 0 {
 		i.UpdatedAt = max(i.UpdatedAt, st.order[n-1].createdAt)
@@ -72,78 +68,109 @@ func (r *Registry) List(ctx context.Context, p ListParams) (infos []Info, nextCu
 	if p.Limit <= 0 {
 		p.Limit = pageSize
 	}
-	all, err := r.infos(ctx, p.Cwd)
+	all, err := r.summariesOf(ctx, p.Cwd)
 	if err != nil {
 		return nil, "", err
 	}
-	slices.SortFunc(all, newestFirst)
+	if p.Cursor != "" {
+		all = slices.DeleteFunc(all, func(s summary) bool { return s.compare(after) <= 0 })
+	}
+	more := len(all) > p.Limit
+	slices.SortFunc(all, summary.compare)
 	infos = []Info{}
-	for _, i := range all {
-		if p.Cwd != "" && !checkpoints.SameDir(i.Cwd, p.Cwd) || p.Cursor != "" && newestFirst(i, after) <= 0 {
-			continue
-		}
-		if len(infos) == p.Limit {
-			last := infos[p.Limit-1]
-			return infos, strconv.FormatInt(last.UpdatedAt, 10) + "_" + last.SessionID, nil
+	for _, s := range all[:min(len(all), p.Limit)] {
+		i, err := s.decode()
+		if err != nil {
+			return nil, "", err
 		}
 		infos = append(infos, i)
 	}
-	return infos, "", nil
-}
-
-func newestFirst(a, b Info) int {
-	if c := cmp.Compare(b.UpdatedAt, a.UpdatedAt); c != 0 {
-		return c
+	if more {
+		last := infos[p.Limit-1]
+		nextCursor = strconv.FormatInt(last.UpdatedAt, 10) + "_" + last.SessionID
 	}
-	return cmp.Compare(b.SessionID, a.SessionID)
+	return infos, nextCursor, nil
 }
 
-func parseCursor(cursor string) (Info, error) {
+// EachInfo passes every session of cwd ("": all) to f, newest activity first,
+// as List would.
+func (r *Registry) EachInfo(ctx context.Context, cwd string, f func(Info) error) error {
+	all, err := r.summariesOf(ctx, cwd)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, summary.compare)
+	for _, s := range all {
+		i, err := s.decode()
+		if err != nil {
+			return err
+		}
+		if err := f(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseCursor(cursor string) (summary, error) {
 	if cursor == "" {
-		return Info{}, nil
+		return summary{}, nil
 	}
 	at, id, ok := strings.Cut(cursor, "_")
 	n, err := strconv.ParseInt(at, 10, 64)
 	if !ok || err != nil {
-		return Info{}, refuse(BadParams, "cursor %q is none that session/list gave", cursor)
+		return summary{}, refuse(BadParams, "cursor %q is none that session/list gave", cursor)
 	}
-	return Info{UpdatedAt: n, SessionID: id}, nil
+	return summary{at: n, name: "_" + id}, nil
 }
 
-// infos are the sessions of a cwd ("": all): those open here from memory, the
-// others from their summaries.
-func (r *Registry) infos(ctx context.Context, cwd string) ([]Info, error) {
+// summariesOf are the sessions of a cwd ("": all): those open here from
+// memory, the others from their logs' summaries.
+func (r *Registry) summariesOf(ctx context.Context, cwd string) ([]summary, error) {
 	open := map[string]*Session{}
 	r.mu.Lock()
-	for id, s := range r.open {
-		open[id] = s
-	}
+	maps.Copy(open, r.open)
 	r.mu.Unlock()
-	var all []Info
-	for _, s := range open {
-		s.mu.RLock()
-		all = append(all, s.state.info())
-		s.mu.RUnlock()
-	}
 	root, _, err := r.agentDir(false)
-	if errors.Is(err, fs.ErrNotExist) {
-		return all, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, storageError("the agent directory "+r.dir+" cannot be read", err)
 	}
-	places, err := logPlaces(root)
-	if err != nil {
-		return nil, storageError("the sessions cannot be listed", err)
+	var all []summary
+	skip := map[string]bool{}
+	for id, s := range open {
+		skip[id] = !s.inMemory
+		if cwd != "" && !checkpoints.SameDir(s.cwd, cwd) {
+			continue
+		}
+		s.mu.RLock()
+		info := s.state.info()
+		s.mu.RUnlock()
+		if root != nil && !s.inMemory {
+			if st, _, err := s.place.stat(root); err == nil {
+				info.Size = st.Size()
+			}
+		}
+		b, err := encodeRecord(info)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, summary{name: "_" + id, at: info.UpdatedAt, info: b})
 	}
-	byDir := map[string][]place{}
-	for _, p := range places {
-		if open[p.id()] == nil && (cwd == "" || path.Base(p.dir) == checkpoints.WorkspaceKey(cwd)) {
-			byDir[p.dir] = append(byDir[p.dir], p)
+	if root == nil {
+		return all, nil
+	}
+	// Which directory a session works in is in the name of its log's.
+	dirs := []string{path.Join("sessions", checkpoints.WorkspaceKey(cwd))}
+	if cwd == "" {
+		if dirs, err = workspaceDirs(root); err != nil {
+			return nil, storageError("the sessions cannot be listed", err)
 		}
 	}
-	for dir, places := range byDir {
-		some, err := r.summaries.of(ctx, root, dir, places)
+	for _, dir := range dirs {
+		some, err := r.summaries.of(ctx, root, dir, skip)
+		if err != nil && ctx.Err() == nil {
+			err = storageError("the sessions cannot be listed", err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -152,139 +179,20 @@ func (r *Registry) infos(ctx context.Context, cwd string) ([]Info, error) {
 	return all, nil
 }
 
-// summaries caches what a listing shows of logs, bound to their size and
-// mtime: in memory, and beside the logs in one file a directory, whose lines
-// are checked like a log's. A line that is missing, damaged or of another log
-// is only made again.
-type summaries struct {
-	mu   sync.Mutex
-	dirs map[string]map[string]summary // by directory, then by log name
-}
-
-type summary struct {
-	Type  string `json:"type"` // summary
-	Name  string `json:"name"`
-	Size  int64  `json:"size"`
-	Mtime int64  `json:"mtime"` // ns
-	Info  Info   `json:"info"`
-}
-
-const summariesName = "summaries"
-
-// of returns the infos of logs in dir, reading those whose summary is stale.
-func (c *summaries) of(ctx context.Context, root disk.Root, dir string, places []place) ([]Info, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dirs == nil {
-		c.dirs = map[string]map[string]summary{}
-	}
-	known := c.dirs[dir]
-	if known == nil {
-		known = readSummaries(root, dir)
-		c.dirs[dir] = known
-	}
-	fresh := make([]*summary, len(places))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, p := range places {
-		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			st, err := root.Lstat(p.log())
-			if err != nil {
-				return nil // deleted meanwhile
-			}
-			was, ok := known[p.name]
-			if ok && was.Size == st.Size() && was.Mtime == st.ModTime().UnixNano() {
-				fresh[i] = &was
-				return nil
-			}
-			fresh[i] = &summary{Type: "summary", Name: p.name, Size: st.Size(), Mtime: st.ModTime().UnixNano(), Info: readInfo(root, p)}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	var infos []Info
-	stale := false
-	now := map[string]summary{}
-	for _, s := range fresh {
-		if s == nil {
-			continue
-		}
-		was, ok := known[s.Name]
-		stale = stale || !ok || was.Size != s.Size || was.Mtime != s.Mtime
-		now[s.Name] = *s
-		infos = append(infos, s.Info)
-	}
-	for name, s := range known {
-		if _, ok := now[name]; !ok {
-			now[name] = s // of a session that is open here now, or gone; bound to size and mtime either way
-		}
-	}
-	c.dirs[dir] = now
-	if stale {
-		writeSummaries(root, dir, now)
-	}
-	return infos, nil
-}
-
-func readSummaries(root disk.Root, dir string) map[string]summary {
-	known := map[string]summary{}
-	b, err := disk.ReadFile(root, path.Join(dir, summariesName))
-	if err != nil {
-		return known
-	}
-	// What cannot be read is made again.
-	journal.Scan(bytes.NewReader(b), maxLine, func(l journal.Line) error {
-		var s summary
-		if l.Err == nil && json.Unmarshal(l.Object, &s) == nil && s.Type == "summary" {
-			known[s.Name] = s
-		}
-		return nil
-	})
-	return known
-}
-
-// writeSummaries keeps the cache. A failure costs only time at the next listing.
-func writeSummaries(root disk.Root, dir string, known map[string]summary) {
-	var b []byte
-	for _, s := range known {
-		o, err := encodeRecord(s)
-		if err != nil {
-			return
-		}
-		if b, err = journal.Encode(b, o); err != nil {
-			return
-		}
-	}
-	disk.Publish(root, path.Join(dir, summariesName), b, 0o600)
-}
-
 // readInfo reads a log for its info. Nothing is hidden: what cannot be read is
-// listed with its problem.
-func readInfo(root disk.Root, p place) Info {
+// listed with its problem. With sure unset the log could not be read today, and
+// perhaps can be tomorrow.
+func readInfo(root disk.Root, p place) (info Info, sure bool) {
+	s, err := p.read(root, nil)
+	if err == nil {
+		return s.state.info(), true
+	}
 	at, _, _ := strings.Cut(p.name, "_")
 	created, _ := strconv.ParseInt(at, 10, 64)
-	info := Info{SessionID: p.id(), CreatedAt: created, UpdatedAt: created, Problem: "damaged"}
-	h, err := readHeader(root, p)
-	if e, ok := errors.AsType[*Error](err); ok && e.Kind == NewerVersion {
+	info = Info{SessionID: p.id(), CreatedAt: created, UpdatedAt: created, Problem: "damaged"}
+	e, ok := errors.AsType[*Error](err)
+	if ok && e.Kind == NewerVersion {
 		info.Problem = "newer"
 	}
-	if err != nil {
-		return info
-	}
-	f, err := root.OpenFile(p.log(), os.O_RDONLY, 0)
-	if err != nil {
-		return info
-	}
-	defer f.Close()
-	st := newState()
-	st.head = *h
-	if _, err := journal.Scan(f, maxLine, st.applyLine); err != nil {
-		return info
-	}
-	return st.info()
+	return info, ok && e.Kind != StorageFailed
 }

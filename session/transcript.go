@@ -77,11 +77,17 @@ func (s *Session) readEntry(n *node) (Entry, error) {
 	if !ok {
 		return Entry{}, fmt.Errorf("the line of entry %s holds something else", n.id)
 	}
+	return e.entry(), nil
+}
+
+// entry is what the record says.
+func (e *entryRecord) entry() Entry {
 	return Entry{
 		ID: e.ID, ParentID: e.ParentID, Role: e.Role, CreatedAt: e.CreatedAt, Content: e.Content, Display: e.Display,
 		ToolCallID: e.ToolCallID, Status: e.Status, Tool: e.Tool,
 		Summary: e.Summary, KeepFrom: e.KeepFrom, TokensBefore: e.TokensBefore, TokensAfter: e.TokensAfter,
-	}, nil
+		MessageID: e.MessageID,
+	}
 }
 
 // Entries reads the active branch.
@@ -169,12 +175,19 @@ func indexOf(branch []*node, id string) int {
 	return -1
 }
 
-// Replay passes the active branch to f, oldest first, one entry at a time, no
-// cut-off tool call at the tail.
+// Replay passes the active branch to f, oldest first, one message at a time,
+// no cut-off tool call at the tail.
+//
+// A driver that keeps an answer as it comes in gives its entries one MessageID:
+// assistant entries with the same one, and nothing between them, are chunks and
+// come as one message under the first one's id. Entries that do not say so are
+// messages of their own, however close they are. Of a message that is very long
+// the parts come one after another, under that id.
 func (s *Session) Replay(ctx context.Context, f func(Entry) error) error {
 	s.mu.RLock()
 	branch := withoutCutOff(s.state.branch(s.state.leaf))
 	s.mu.RUnlock()
+	c := coalescer{next: f}
 	for _, n := range branch {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -183,11 +196,11 @@ func (s *Session) Replay(ctx context.Context, f func(Entry) error) error {
 		if err != nil {
 			return err
 		}
-		if err := f(e); err != nil {
+		if err := c.add(e); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.flush()
 }
 
 // EntryText is the text of an entry's text blocks, as for a composer.

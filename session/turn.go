@@ -155,6 +155,9 @@ func (s *Session) entryRecords(entries []NewEntry) ([]*entryRecord, error) {
 				return nil, refuse(BadParams, "entries[%d]: displayContent: %v", i, err)
 			}
 		}
+		if len(e.MessageID) > 128 {
+			return nil, refuse(BadParams, "entries[%d] has a messageId of %d bytes; at most 128 are kept", i, len(e.MessageID))
+		}
 		if e.Role == Tool && e.ToolCallID == "" {
 			return nil, refuse(BadParams, "entries[%d] of role tool has no toolCallId", i)
 		}
@@ -165,6 +168,7 @@ func (s *Session) entryRecords(entries []NewEntry) ([]*entryRecord, error) {
 			Type: "entry", ID: e.ID, ParentID: parent, Role: e.Role, CreatedAt: s.now(),
 			Content: content, Display: e.Display, ToolCallID: e.ToolCallID, Status: e.Status, Tool: e.Tool,
 			Summary: e.Summary, KeepFrom: e.KeepFrom, TokensBefore: e.TokensBefore, TokensAfter: e.TokensAfter,
+			MessageID: e.MessageID,
 		})
 		parent = e.ID
 	}

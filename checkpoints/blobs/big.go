@@ -10,7 +10,7 @@ import (
 	"github.com/oino-dev/oinod/checkpoints/disk"
 )
 
-// A content of more than one part has a file of its own, named by its digest:
+// A content of more than one frame has a file of its own, named by its digest:
 // a segment's header, then its frames. It is written aside, synced and renamed,
 // so it is whole or not there, nobody waits for it, and it is dropped by an
 // unlink.

@@ -165,6 +165,9 @@ func (x *index) bucket(r io.ReaderAt, i int) ([]byte, error) {
 		start = x.ends[i-1]
 	}
 	b := make([]byte, int(x.ends[i]-start)*recordSize)
+	if len(b) == 0 {
+		return nil, nil
+	}
 	if _, err := r.ReadAt(b, x.recordsAt(len(x.bloom))+int64(start)*recordSize); err != nil {
 		return nil, cacheError(err)
 	}

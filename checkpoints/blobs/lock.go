@@ -46,65 +46,81 @@ func lockFile(root disk.Root, name string, shared, wait bool) (unlock func() err
 	return l.Unlock, true, nil
 }
 
-// holds is who keeps Collect away: the holders in this store share one lock
-// file lock among them.
+// holds is who keeps Collect away: the holders in this store share one file
+// lock among them.
 type holds struct {
-	mu         sync.Mutex
-	free       sync.Cond // collecting has ended
-	n          int
-	collecting bool
-	unlock     func() error // while n > 0
+	mu     sync.Mutex
+	change sync.Cond // busy has ended
+	n      int
+	// busy is set while Collect runs, and while the first holder waits for
+	// the file lock, which another process may keep for a while: without mu.
+	busy   bool
+	unlock func() error // while n > 0
 }
 
 // hold adds a holder. take gets the shared lock for the first one.
 func (h *holds) hold(take func() (func() error, error)) (release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.collecting {
-		h.free.Wait()
+	for h.busy {
+		h.change.Wait()
 	}
 	if h.n == 0 {
-		if h.unlock, err = take(); err != nil {
+		h.busy = true
+		h.mu.Unlock()
+		unlock, err := take()
+		h.mu.Lock()
+		h.notBusy()
+		if err != nil {
 			return nil, err
 		}
+		h.unlock = unlock
 	}
 	h.n++
 	return sync.OnceFunc(h.release), nil
 }
 
+func (h *holds) notBusy() {
+	h.busy = false
+	h.change.Broadcast()
+}
+
 func (h *holds) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.n--; h.n == 0 && h.unlock != nil {
-		h.unlock()
-		h.unlock = nil
+	if h.n--; h.n == 0 {
+		_ = h.letGo()
 	}
+}
+
+func (h *holds) letGo() error {
+	unlock := h.unlock
+	h.unlock = nil
+	if unlock == nil {
+		return nil
+	}
+	return unlock()
 }
 
 // end lets the lock go, whoever still holds: the store is closed.
-func (h *holds) end() (err error) {
+func (h *holds) end() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.unlock != nil {
-		err = h.unlock()
-		h.unlock = nil
-	}
-	return err
+	return h.letGo()
 }
 
 // exclude keeps holders away until the returned function is called; it fails
-// with ErrInUse when there is one.
+// with ErrInUse when there is one, or will be.
 func (h *holds) exclude() (end func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.n > 0 || h.collecting {
+	if h.n > 0 || h.busy {
 		return nil, ErrInUse
 	}
-	h.collecting = true
+	h.busy = true
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.collecting = false
-		h.free.Broadcast()
+		h.notBusy()
 	}, nil
 }

@@ -45,7 +45,7 @@ type Store struct {
 func Open(root disk.Root) *Store {
 	s := &Store{root: root, random: randomHex, codec: newCodec(), sizes: usualSizes()}
 	s.files.root = root
-	s.holds.free.L = &s.holds.mu
+	s.holds.change.L = &s.holds.mu
 	s.writer.done.L = &s.writer.mu
 	return s
 }
@@ -97,7 +97,7 @@ func (s *Store) takeShared() (func() error, error) {
 
 // Put keeps content, unless it is there already. It is durable after Sync.
 func (s *Store) Put(content []byte) (Digest, error) {
-	if len(content) > partSize {
+	if int64(len(content)) > s.sizes.big {
 		d, _, err := s.PutFrom(bytes.NewReader(content))
 		return d, err
 	}
@@ -163,21 +163,28 @@ func (s *Store) PutFrom(r io.ReadSeeker) (Digest, int64, error) {
 	if err != nil {
 		return Digest{}, 0, err
 	}
-	small, err := io.ReadAll(io.LimitReader(r, partSize+1))
+	end, err := r.Seek(0, io.SeekEnd)
 	if err != nil {
 		return Digest{}, 0, err
 	}
-	if len(small) <= partSize {
-		d, err := s.Put(small)
-		return d, int64(len(small)), err
+	if _, err := r.Seek(start, io.SeekStart); err != nil {
+		return Digest{}, 0, err
+	}
+	small := bytes.NewBuffer(make([]byte, 0, max(0, min(end-start, s.sizes.big))+bytes.MinRead))
+	if _, err := small.ReadFrom(io.LimitReader(r, s.sizes.big+1)); err != nil {
+		return Digest{}, 0, err
+	}
+	if int64(small.Len()) <= s.sizes.big {
+		d, err := s.Put(small.Bytes())
+		return d, int64(small.Len()), err
 	}
 	sum := sha256.New()
-	sum.Write(small)
+	sum.Write(small.Bytes())
 	n, err := io.Copy(sum, r)
 	if err != nil {
 		return Digest{}, 0, err
 	}
-	d, size := Digest(sum.Sum(nil)), n+int64(len(small))
+	d, size := Digest(sum.Sum(nil)), n+int64(small.Len())
 	if _, err := r.Seek(start, io.SeekStart); err != nil {
 		return Digest{}, 0, err
 	}

@@ -14,6 +14,7 @@ import (
 type sizes struct {
 	segment int64 // of a segment: the next frame begins another
 	buffer  int   // of the frames that wait in memory for a Sync
+	big     int64 // of a content in a segment: a longer one has a file of its own
 	// index is how much of a segment may be without an index when its process
 	// ends: what the next one has to verify.
 	index int64
@@ -22,7 +23,9 @@ type sizes struct {
 // segmentLimit is the longest segment that there is.
 const segmentLimit = 64 << 20
 
-func usualSizes() sizes { return sizes{segment: segmentLimit, buffer: 1 << 20, index: 2 << 20} }
+func usualSizes() sizes {
+	return sizes{segment: segmentLimit, buffer: 1 << 20, big: partSize, index: 2 << 20}
+}
 
 // writer is the store's own end of it: one segment of one lane.
 type writer struct {

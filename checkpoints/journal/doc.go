@@ -48,7 +48,9 @@
 //
 // A disk that wrote some pages of the last append and not others before the
 // power went leaves zeros, and lines behind them. That is told as damage, too:
-// nobody was told that these lines are kept, but the log alone cannot know.
+// nobody was told that these lines are kept, but the log alone cannot know. A
+// line that zeros stand before, having taken the newline of another, is
+// delivered after they are reported.
 //
 // # Making a log
 //

@@ -48,12 +48,18 @@ func Decode(line []byte) (object []byte, err error) {
 	return append(line[:n:n], '}'), nil
 }
 
+// HasSum reports whether line ends as Encode ends one, whether or not the sum
+// is right.
+func HasSum(line []byte) bool {
+	n := len(line) - memberLen
+	return n >= 0 && string(line[n:n+len(memberStart)]) == memberStart && string(line[len(line)-len(memberEnd):]) == memberEnd
+}
+
 // verify returns how many bytes of line its sum covers: its object is these
 // and a brace.
 func verify(line []byte) (int, error) {
 	n := len(line) - memberLen
-	if n < 2 || line[0] != '{' || line[1] != '"' ||
-		string(line[n:n+len(memberStart)]) != memberStart || string(line[len(line)-len(memberEnd):]) != memberEnd {
+	if n < 2 || line[0] != '{' || line[1] != '"' || !HasSum(line) {
 		return 0, fmt.Errorf("%w: not a line of it: %.40q", ErrDamaged, line)
 	}
 	var sum [8]byte

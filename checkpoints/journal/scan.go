@@ -14,7 +14,7 @@ type Pos struct {
 
 // Line is one line as Scan finds it.
 type Line struct {
-	Number int // from 1
+	Number int // from 1; zeros and the line behind them have the same
 	Pos    Pos
 	Object []byte // the JSON object without its crc member; valid until the next line is read
 	Err    error  // wraps ErrDamaged where the line does not verify; Object is then nil
@@ -47,6 +47,20 @@ func Scan(r io.Reader, maxLine int, f func(Line) error) (Tail, error) {
 			l.Err = fmt.Errorf("%w: line %d has %d bytes, more than the %d that are read", ErrDamaged, number, length, maxLine)
 		} else if n, err := verify(line); err != nil {
 			l.Err = fmt.Errorf("line %d: %w", number, err)
+			if zeros := leadingZeros(line); zeros > 0 {
+				if n, err := verify(line[zeros:]); err == nil {
+					// Zeros took the place of whole lines, newlines and all.
+					lost := Line{Number: number, Pos: Pos{Offset: end, Length: zeros}}
+					lost.Err = fmt.Errorf("%w: line %d begins with %d zero bytes in the place of others", ErrDamaged, number, zeros)
+					if err := f(lost); err != nil {
+						return Tail{End: end}, err
+					}
+					line = line[zeros:]
+					l.Pos = Pos{Offset: end + int64(zeros), Length: len(line)}
+					line[n] = '}'
+					l.Object, l.Err = line[:n+1:n+1], nil
+				}
+			}
 		} else {
 			line[n] = '}' // the comma before the member; the line is not needed any more
 			l.Object = line[: n+1 : n+1]
@@ -65,6 +79,11 @@ func Scan(r io.Reader, maxLine int, f func(Line) error) (Tail, error) {
 			return Tail{End: end, Unclosed: true}, nil
 		}
 	}
+}
+
+// leadingZeros counts the NUL bytes that b begins with.
+func leadingZeros(b []byte) int {
+	return len(b) - len(bytes.TrimLeft(b, "\x00"))
 }
 
 // scanner splits a reader into lines.

@@ -80,8 +80,8 @@ func (s *story) play() {
 		"agent's are played; oinod's is the real one.\n")
 
 	s.chapter("Before", "A small project of yours.")
-	s.youWrite("hello.txt", "Hello, world!\n")
-	s.youWrite("notes.txt", "call Ada\n")
+	s.youWrite("hello.txt", "Hello, world!\n", "write hello.txt")
+	s.youWrite("notes.txt", "call Ada\n", "write notes.txt")
 	s.open()
 	s.files("notes.txt: call Ada", "hello.txt: Hello, world!")
 
@@ -99,8 +99,8 @@ func (s *story) play() {
 	s.files("bye.txt: Au revoir!", "hello.txt: Bonjour, monde!", "notes.txt: call Ada, in French")
 
 	s.chapter("Your own edit", "Meanwhile you write into a file that the agent changed as well.")
-	s.youWrite("notes.txt", "call Ada, in French\nbuy milk\n")
-	s.checkpoints("Greet in French, please. (1 file)", "Say goodbye too, and put that in the notes. (3 files)")
+	s.youWrite("notes.txt", "call Ada, in French\nbuy milk\n", "add “buy milk” to notes.txt")
+	s.checkpoints("“Greet in French, please.”, 1 file", "“Say goodbye too, and put that in the notes.”, 3 files")
 
 	s.chapter("A dry run", "What would it take to undo the second request? Nothing changes yet.")
 	kept := "changed outside the session"
@@ -169,17 +169,27 @@ func (s *story) chapter(title, what string) {
 	}
 }
 
-// call asks the child, unless something went wrong before.
+// call asks the child about the story's session, unless something went wrong before.
 func (s *story) call(method string, params with, result any) {
+	params["sessionId"] = s.session
+	s.ask(method, params, result)
+}
+
+// ask asks the child what is not about a session.
+func (s *story) ask(method string, params with, result any) {
 	if s.err == nil {
-		if s.session != "" {
-			params["sessionId"] = s.session
-		}
 		s.err = s.peer.call(method, params, result)
 	}
 }
 
-// same checks that got is what was told.
+// is checks that got is what was told.
+func (s *story) is(what string, got, want any) {
+	if s.err == nil && got != want {
+		s.err = fmt.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// same checks that the list got is what was told.
 func (s *story) same(what string, got, want []string) {
 	if s.err == nil && !slices.Equal(got, want) {
 		s.err = fmt.Errorf("%s: got %q, want %q", what, got, want)

@@ -26,16 +26,19 @@ type peer struct {
 	trace func(direction string, line []byte)             // sees every line
 }
 
-// message is any JSON-RPC message that the child may send.
+// message is any JSON-RPC message, either way.
 type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *messageError   `json:"error,omitempty"`
+}
+
+type messageError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
 }
 
 // The directions of a traced line.
@@ -83,31 +86,54 @@ func (c *peer) close() error {
 
 // call asks the child and decodes its answer into result.
 func (c *peer) call(method string, params, result any) error {
-	c.last++
-	id := fmt.Sprint(c.last)
-	err := c.send(map[string]any{"jsonrpc": "2.0", "id": c.last, "method": method, "params": params})
-	for err == nil {
-		var m message
-		if m, err = c.receive(); err != nil {
-			break // io.EOF too: it ended in the middle
-		}
-		switch {
-		case m.Method != "" && m.ID != nil:
-			err = c.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": c.asked(m.Method, m.Params)})
-		case m.Method != "":
-			// A notification: the trace has it.
-		case string(m.ID) != id:
-			err = fmt.Errorf("an answer to %s, which nobody asked", m.ID)
-		case m.Error != nil:
-			err = fmt.Errorf("%s (%d)", m.Error.Message, m.Error.Code)
-		default:
-			return json.Unmarshal(m.Result, result)
-		}
+	answer, err := c.roundTrip(method, params)
+	if err == nil && answer.Error != nil {
+		err = fmt.Errorf("%s (%d)", answer.Error.Message, answer.Error.Code)
 	}
-	return fmt.Errorf("%s: %w", method, err)
+	if err == nil {
+		err = json.Unmarshal(answer.Result, result)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return nil
 }
 
-func (c *peer) send(m map[string]any) error {
+// roundTrip sends a request and deals with what comes until its answer does.
+func (c *peer) roundTrip(method string, params any) (message, error) {
+	c.last++
+	id := json.RawMessage(fmt.Sprint(c.last))
+	b, err := json.Marshal(params)
+	if err != nil {
+		return message{}, err
+	}
+	if err := c.send(message{ID: id, Method: method, Params: b}); err != nil {
+		return message{}, err
+	}
+	for {
+		m, err := c.receive()
+		switch {
+		case err != nil:
+			return m, err // io.EOF too: it ended in the middle
+		case m.Method == "" && bytes.Equal(m.ID, id):
+			return m, nil
+		case m.Method == "":
+			return m, fmt.Errorf("an answer to %s, which nobody asked", m.ID)
+		case m.ID == nil:
+			continue // a notification: the trace has it
+		}
+		answer, err := json.Marshal(c.asked(m.Method, m.Params))
+		if err != nil {
+			return m, err
+		}
+		if err := c.send(message{ID: m.ID, Result: answer}); err != nil {
+			return m, err
+		}
+	}
+}
+
+func (c *peer) send(m message) error {
+	m.JSONRPC = "2.0"
 	line, err := json.Marshal(m)
 	if err != nil {
 		return err

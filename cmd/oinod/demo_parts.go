@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -23,20 +22,6 @@ type change struct {
 	Change string `json:"change"`
 }
 
-// rewound is the answer to a rewind or redo.
-type rewound struct {
-	Restored []string `json:"restored"`
-	Deleted  []string `json:"deleted"`
-	Failed   []struct {
-		Path  string `json:"path"`
-		Error string `json:"error"`
-		Code  string `json:"code"`
-	} `json:"failed"`
-	Text      string `json:"text"`
-	Cancelled bool   `json:"cancelled"`
-	Reason    string `json:"reason"`
-}
-
 // open introduces us to oinod and begins a session.
 func (s *story) open() {
 	var hello struct {
@@ -44,22 +29,22 @@ func (s *story) open() {
 			Name string `json:"name"`
 		} `json:"agentInfo"`
 	}
-	s.call("initialize", with{"protocolVersion": 1, "clientCapabilities": with{
+	s.ask("initialize", with{"protocolVersion": 1, "clientCapabilities": with{
 		"_meta": with{"oino": with{"sessionBeforeFork": true}},
 	}}, &hello)
-	s.same("the agent's name", []string{hello.AgentInfo.Name}, []string{"oinod"})
+	s.is("the agent's name", hello.AgentInfo.Name, "oinod")
 	var made struct {
 		SessionID string `json:"sessionId"`
 	}
-	s.call("session/new", with{"cwd": s.work, "mcpServers": []string{}}, &made)
+	s.ask("session/new", with{"cwd": s.work, "mcpServers": []string{}}, &made)
 	s.session = made.SessionID
 }
 
-// youWrite is an edit that no tool of oinod's makes.
-func (s *story) youWrite(name, content string) {
+// youWrite is an edit that no tool of oinod's makes, and how you would tell it.
+func (s *story) youWrite(name, content, told string) {
 	if s.err == nil {
 		s.err = os.WriteFile(s.path(name), []byte(content), 0o644)
-		s.line("you", "write %s yourself", name)
+		s.line("you", "%s", told)
 	}
 }
 
@@ -140,7 +125,8 @@ func (s *story) files(want ...string) {
 	}
 }
 
-// checkpoints lists the points that can be gone back to.
+// checkpoints lists the points that can be gone back to: each as its message
+// and how many files its turn changed.
 func (s *story) checkpoints(want ...string) {
 	var answer struct {
 		Checkpoints []struct {
@@ -151,89 +137,11 @@ func (s *story) checkpoints(want ...string) {
 	s.call("_oino/checkpoints", with{}, &answer)
 	var got []string
 	for _, c := range answer.Checkpoints {
-		noun := "files"
-		if len(c.Files) == 1 {
-			noun = "file"
-		}
-		got = append(got, fmt.Sprintf("%s (%d %s)", c.Text, len(c.Files), noun))
+		got = append(got, fmt.Sprintf("“%s”, %s", c.Text, count(len(c.Files), "file")))
 	}
 	s.same("the checkpoints", got, want)
 	for i, c := range got {
-		s.line("oinod", "checkpoint %d: before “%s”", i+1, strings.Replace(c, " (", "” (", 1))
-	}
-}
-
-// outcome is what a rewind is told to come to; of each list there is at most one.
-type outcome struct {
-	restored, deleted string
-	conflict, because string // a path that is kept, and a part of why
-	text, cancelled   string
-}
-
-// rewind goes back to before entry, or would.
-func (s *story) rewind(entry string, params with, want outcome) {
-	params["entryId"] = entry
-	var r rewound
-	asked := s.hookAsked
-	s.call("_oino/rewind", params, &r)
-	if s.err != nil {
-		return
-	}
-	does := "restored"
-	if params["dryRun"] == true {
-		does = "would restore"
-		s.same("hooks asked by a dry run", []string{fmt.Sprint(s.hookAsked - asked)}, []string{"0"})
-	} else {
-		s.same("hooks asked", []string{fmt.Sprint(s.hookAsked - asked)}, []string{"1"})
-	}
-	s.same("the objection", []string{r.Reason}, []string{want.cancelled})
-	s.same("whether it was cancelled", []string{fmt.Sprint(r.Cancelled)}, []string{fmt.Sprint(want.cancelled != "")})
-	if r.Cancelled {
-		s.line("client", "no: %s", r.Reason)
-	}
-	s.same("restored", s.rel(r.Restored), words(want.restored))
-	for _, name := range s.rel(r.Restored) {
-		s.line("oinod", "%s %s", does, name)
-	}
-	s.same("deleted", s.rel(r.Deleted), words(want.deleted))
-	for _, name := range s.rel(r.Deleted) {
-		s.line("oinod", "%s %s", strings.NewReplacer("restored", "deleted", "restore", "delete").Replace(does), name)
-	}
-	s.kept(r, want)
-	if want.text != "" {
-		s.same("the text for the composer", []string{r.Text}, []string{want.text})
-		s.line("oinod", "your message, to edit and send again: “%s”", r.Text)
-	}
-	if r.Cancelled {
-		s.line("oinod", "nothing was changed")
-	}
-}
-
-// kept checks and tells the paths that a rewind left alone.
-func (s *story) kept(r rewound, want outcome) {
-	var got []string
-	for _, f := range r.Failed {
-		name := s.rel([]string{f.Path})[0]
-		got = append(got, f.Code+" "+name)
-		if s.err == nil && !strings.Contains(f.Error, want.because) {
-			s.err = fmt.Errorf("%s is kept because %q, want %q in it", name, f.Error, want.because)
-		}
-		s.line("oinod", "keeps %s: %s", name, f.Error)
-	}
-	var wanted []string
-	if want.conflict != "" {
-		wanted = []string{"conflict " + want.conflict}
-	}
-	s.same("what is kept", got, wanted)
-}
-
-// redo undoes the newest rewind.
-func (s *story) redo(want ...string) {
-	var r rewound
-	s.call("_oino/redo", with{}, &r)
-	s.same("brought back", s.rel(r.Restored), want)
-	for _, name := range s.rel(r.Restored) {
-		s.line("oinod", "brought back %s", name)
+		s.line("oinod", "checkpoint %d: before %s", i+1, c)
 	}
 }
 
@@ -246,8 +154,8 @@ func (s *story) fork(entry, wantText string) {
 	}
 	asked := s.hookAsked
 	s.call("_oino/fork", with{"entryId": entry}, &answer)
-	s.same("hooks asked", []string{fmt.Sprint(s.hookAsked - asked)}, []string{"1"})
-	s.same("the text for the composer", []string{answer.Text}, []string{wantText})
+	s.is("how often the hook was asked", s.hookAsked-asked, 1)
+	s.is("the text for the composer", answer.Text, wantText)
 	s.line("oinod", "a new session; these files are ahead of it: %s", strings.Join(s.rel(answer.Ahead), ", "))
 	if s.err == nil && (answer.SessionID == "" || answer.SessionID == s.session) {
 		s.err = fmt.Errorf("the fork's id is %q, the source's %q", answer.SessionID, s.session)
@@ -291,19 +199,15 @@ func (s *story) sessions(want int) {
 	var answer struct {
 		Sessions []struct{} `json:"sessions"`
 	}
-	s.call("session/list", with{"cwd": filepath.Clean(s.work)}, &answer)
-	s.same("sessions", []string{fmt.Sprint(len(answer.Sessions))}, []string{fmt.Sprint(want)})
-	noun := "sessions"
-	if want == 1 {
-		noun = "session"
-	}
-	s.line("oinod", "%d %s in this project", len(answer.Sessions), noun)
+	s.ask("session/list", with{"cwd": s.work}, &answer)
+	s.is("how many sessions there are", len(answer.Sessions), want)
+	s.line("oinod", "%s in this project", count(len(answer.Sessions), "session"))
 }
 
-// words is w as a list: none for "".
-func words(w string) []string {
-	if w == "" {
-		return []string{}
+// count is n things as a person says it.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
 	}
-	return []string{w}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -18,6 +18,10 @@ import (
 	"go.uber.org/goleak"
 )
 
+// quickExit is GORACE for children: under the race detector each would sleep
+// for a second when it exits.
+const quickExit = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"oinod": main})
 }
@@ -40,6 +44,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", quickExit)
 			// Whoever runs the tests may have settings of their own.
 			e.Setenv("OINO_AGENT_DIR", "")
 			e.Setenv("OINO_LOG", "")
@@ -95,6 +100,7 @@ func readmeSession(path string) error {
 func served(t *testing.T) (*exec.Cmd, io.WriteCloser) {
 	t.Helper()
 	cmd := exec.Command("oinod", "serve", "--agent-dir", t.TempDir())
+	cmd.Env = append(os.Environ(), "GORACE="+quickExit)
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()

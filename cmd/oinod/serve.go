@@ -63,6 +63,7 @@ func (p *process) serve(ctx context.Context) error {
 	forker := fork.New(registry, set.handlers(p.env)...)
 	forker.Report = func(err error) { log.Warn().Err(err).Msg("a handler failed after a fork was made") }
 
+	endCompressing := compressIdle(ctx, registry, set.compressAfter, log)
 	served := rpc.Serve(ctx, rpc.Config{
 		In: p.stdin, Out: p.stdout,
 		Registry: registry, Forker: forker, Events: events,
@@ -71,6 +72,7 @@ func (p *process) serve(ctx context.Context) error {
 	if served != nil {
 		served = fmt.Errorf("the client is gone: %w", served)
 	}
+	endCompressing()
 	// ctx may be done; what is open is closed all the same.
 	closed := registry.Shutdown(context.WithoutCancel(ctx))
 	return failed(errors.Join(served, closed))

@@ -27,6 +27,7 @@ const maxSettings = 1 << 20
 //	{"hooks": {"session_before_fork": [{"command": ["/abs/prog", "arg"], "timeoutMs": 30000}],
 //	           "session_fork": […]},
 //	 "limits": {"maxCheckpoints": 100, "maxSnapshotBytes": 16777216, "maxMessageBytes": 67108864},
+//	 "sessions": {"compressAfter": "24h"},
 //	 "workspace": {"include": [], "exclude": [], "maxFiles": 200000, "maxBytes": 2147483648}}
 //
 // An unknown key is a warning: it may be a newer oinod's, or a slip. Anything
@@ -36,6 +37,9 @@ type settings struct {
 	hooks     []fork.Command // those before a fork first
 	limits    session.Limits
 	workspace workspaceSettings
+	// compressAfter is how long nobody must have written to a log before it is
+	// compressed; 0: never.
+	compressAfter time.Duration
 }
 
 // workspaceSettings is which files of a tracked tree are covered, and how many.
@@ -47,8 +51,9 @@ type workspaceSettings struct {
 
 func defaultSettings() settings {
 	return settings{
-		limits:    session.DefaultLimits,
-		workspace: workspaceSettings{maxFiles: 200_000, maxBytes: 2 << 30},
+		limits:        session.DefaultLimits,
+		workspace:     workspaceSettings{maxFiles: 200_000, maxBytes: 2 << 30},
+		compressAfter: 24 * time.Hour,
 	}
 }
 
@@ -122,6 +127,9 @@ func parseSettings(data []byte) (settings, []string, error) {
 			})
 			s.limits.MaxCheckpoints = int(maxCheckpoints)
 		},
+		"sessions": func(path string, v json.RawMessage) {
+			r.object(path, v, fields{"compressAfter": r.age(&s.compressAfter)})
+		},
 		"workspace": func(path string, v json.RawMessage) {
 			r.object(path, v, fields{
 				"include":  r.strings(&s.workspace.include),
@@ -193,6 +201,24 @@ func (r *settingsReader) integer(to *int64, least, most int64) func(string, json
 			return
 		}
 		*to = *n
+	}
+}
+
+// age reads a duration into to; "never" is 0.
+func (r *settingsReader) age(to *time.Duration) func(string, json.RawMessage) {
+	return func(path string, v json.RawMessage) {
+		var s string
+		err := json.Unmarshal(v, &s)
+		if err == nil && s == "never" {
+			*to = 0
+			return
+		}
+		d, aerr := parseAge(s)
+		if err != nil || aerr != nil {
+			r.fail(path, `is %s, want a time as "24h" or "7d", or "never"`, brief(v))
+			return
+		}
+		*to = d
 	}
 }
 

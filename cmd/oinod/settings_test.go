@@ -35,6 +35,7 @@ func TestSettingsSayWhatTheySay(t *testing.T) {
 			"session_before_fork": [{"command": ["/bin/a", "x y"], "timeoutMs": 1500}, {"command": ["/bin/b"]}]
 		},
 		"limits": {"maxCheckpoints": 1, "maxSnapshotBytes": 0, "maxMessageBytes": 4096},
+		"sessions": {"compressAfter": "7d"},
 		"workspace": {"include": ["!a"], "exclude": ["*.log", "b/"], "maxFiles": 3, "maxBytes": 4}
 	}`)
 	s, err = readSettings(dir, silent)
@@ -45,8 +46,9 @@ func TestSettingsSayWhatTheySay(t *testing.T) {
 			{On: "session_before_fork", Argv: []string{"/bin/b"}, Timeout: 30 * time.Second},
 			{On: "session_fork", Argv: []string{"/bin/after"}, Timeout: 30 * time.Second},
 		},
-		limits:    session.Limits{MaxCheckpoints: 1, MaxSnapshotBytes: 0, MaxMessageBytes: 4096},
-		workspace: workspaceSettings{include: []string{"!a"}, exclude: []string{"*.log", "b/"}, maxFiles: 3, maxBytes: 4},
+		limits:        session.Limits{MaxCheckpoints: 1, MaxSnapshotBytes: 0, MaxMessageBytes: 4096},
+		workspace:     workspaceSettings{include: []string{"!a"}, exclude: []string{"*.log", "b/"}, maxFiles: 3, maxBytes: 4},
+		compressAfter: 7 * 24 * time.Hour,
 	}, s)
 
 	handlers := s.handlers([]string{"A=1"})

@@ -215,6 +215,28 @@ func TestTheNthOperationFails(t *testing.T) {
 	require.Equal(t, []string{`a -rw------- "125"`}, tree(t, r))
 }
 
+func TestAFailedSyncIsNotMadeGoodByTheNext(t *testing.T) {
+	f := New()
+	r := f.Root("/w")
+	write(t, r, "a", "synced")
+	syncFile(t, r, "a")
+	require.NoError(t, r.SyncDir("."))
+	file, err := r.OpenFile("a", os.O_RDWR|os.O_APPEND, 0)
+	require.NoError(t, err)
+	_, err = io.WriteString(file, ", lost")
+	require.NoError(t, err)
+	f.FailAt(1, syscall.EIO)
+	require.ErrorIs(t, file.Sync(), syscall.EIO)
+	require.NoError(t, file.Sync())
+	require.Equal(t, []string{`a -rw------- "synced, lost"`}, tree(t, r))
+	require.Equal(t, []string{`a -rw------- "synced\x00\x00\x00\x00\x00\x00"`}, tree(t, f.AfterPowerCut(nil).Root("/w")))
+	require.NoError(t, file.Truncate(6))
+	_, err = io.WriteString(file, ", lost")
+	require.NoError(t, err)
+	require.NoError(t, file.Sync())
+	require.Equal(t, tree(t, r), tree(t, f.AfterPowerCut(nil).Root("/w")))
+}
+
 func TestNothingWorksAfterTheKthWrite(t *testing.T) {
 	f := New()
 	r := f.Root("/w")

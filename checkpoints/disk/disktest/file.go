@@ -175,21 +175,21 @@ func (f *file) Truncate(size int64) error {
 			n.data = append(n.data, make([]byte, grow)...)
 		}
 		n.data = slices.Clip(n.data[:size])
+		n.cut(size)
 		n.mtime = f.fs.clock
 		return nil
 	})
 }
 
 func (f *file) Sync() error {
-	return f.do("sync", true, func() error {
-		n := f.node
-		if n.mode.IsDir() {
-			f.fs.syncDir(n)
-			return nil
+	return f.try("sync", true, func() error {
+		if f.node.mode.IsDir() {
+			f.fs.syncDir(f.node)
+		} else {
+			f.node.sync()
 		}
-		n.synced, n.syncedMode = slices.Clone(n.data), n.mode
 		return nil
-	})
+	}, f.node.failSync)
 }
 
 func (f *file) Close() error {

@@ -51,6 +51,7 @@ type node struct {
 	entries map[string]*node
 
 	synced        []byte
+	forgotten     []byte // the data at a failed Sync: what no later one will write
 	syncedMode    fs.FileMode
 	syncedEntries map[string]*node
 }
@@ -260,6 +261,31 @@ func (f *FS) AfterPowerCut(keep func() bool) *FS {
 
 const pageSize = 4096
 
+// sync makes the data durable, but for pages that a failed sync has forgotten
+// and nobody has written since.
+func (n *node) sync() {
+	synced := slices.Clone(n.data)
+	for start := 0; start < min(len(n.data), len(n.forgotten)); start += pageSize {
+		end := min(start+pageSize, len(n.data))
+		if end <= len(n.forgotten) && slices.Equal(n.data[start:end], n.forgotten[start:end]) {
+			clear(synced[start:end])
+			if start < len(n.synced) {
+				copy(synced[start:end], n.synced[start:])
+			}
+		}
+	}
+	n.synced, n.syncedMode = synced, n.mode
+}
+
+// failSync is a sync that fails: a real disk's pages count as written then,
+// and the next sync does not try them again.
+func (n *node) failSync() { n.forgotten = slices.Clone(n.data) }
+
+// cut is a truncation to size; the page it cuts through is written again.
+func (n *node) cut(size int64) {
+	n.forgotten = n.forgotten[:min(int64(len(n.forgotten)), size/pageSize*pageSize)]
+}
+
 // mix returns old with the size and pages of new that are kept.
 func mix(old, new []byte, keep func() bool) []byte {
 	size := len(old)
@@ -275,6 +301,15 @@ func mix(old, new []byte, keep func() bool) []byte {
 		}
 	}
 	return mixed
+}
+
+// Kill lets every lock go, as when the processes that hold them are killed.
+// What they have written is still there, synced or not.
+func (f *FS) Kill() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.locks = map[string]*lock{}
+	f.changed.Broadcast()
 }
 
 // lock is who has locked a name.
