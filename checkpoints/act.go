@@ -2,6 +2,7 @@ package checkpoints
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,9 @@ import (
 type Outcome struct {
 	Done   []string // paths that are now in the state their step says
 	Failed []Failure
+	// CalledOff are paths that were left as they were because another failed
+	// (Intent.AllOrNothing).
+	CalledOff []string
 }
 
 // Act carries the intent out (see the package comment). A path whose step
@@ -32,9 +36,12 @@ func (w *Workspace) Act(ctx context.Context, in Intent, recovering bool) Outcome
 		a.takeStock()
 	}
 	a.stage()
-	if err := ctx.Err(); err != nil && !recovering {
+	switch err := ctx.Err(); {
+	case err != nil && !recovering:
 		a.callOff(err)
-	} else {
+	case in.AllOrNothing && a.anyFailed() && !recovering:
+		a.callOff(errCalledOff)
+	default:
 		a.setAside()
 		a.place()
 		a.remove()
@@ -68,14 +75,15 @@ type act struct {
 // job is one step under way.
 type job struct {
 	Step
-	p     place // where the thing is: within its directory's aside while that is set aside
-	temp  place
-	aside place
-	fail  *Failure // why the step was not done
-	doubt *Failure // why it may not stay done
-	done  bool     // the path is as the step says, but for what finish and remove add
-	away  bool     // what was there is at aside
-	stale bool     // aside is left over: the path has gone its own way since
+	p         place // where the thing is: within its directory's aside while that is set aside
+	temp      place
+	aside     place
+	fail      *Failure // why the step was not done
+	doubt     *Failure // why it may not stay done
+	done      bool     // the path is as the step says, but for what finish and remove add
+	away      bool     // what was there is at aside
+	stale     bool     // aside is left over: the path has gone its own way since
+	calledOff bool     // nothing is wrong with it, but with another
 }
 
 func (w *Workspace) newAct(in Intent, recovering bool) *act {
@@ -208,10 +216,18 @@ func relSuffix(dir, path string) string {
 	return "/" + relTo(dir, path)
 }
 
+func (a *act) anyFailed() bool {
+	return slices.ContainsFunc(a.jobs, func(j *job) bool { return j.fail != nil })
+}
+
+// errCalledOff calls off what could have been done, for something else cannot.
+var errCalledOff = errors.New("another path could not be prepared")
+
 // callOff fails all jobs before any path was changed.
 func (a *act) callOff(err error) {
 	for _, j := range a.jobs {
 		if j.fail == nil {
+			j.calledOff = errors.Is(err, errCalledOff)
 			j.failedIO("was called off before anything was changed", err)
 		}
 		a.unstage(j)
@@ -222,6 +238,8 @@ func (a *act) outcome() Outcome {
 	var o Outcome
 	for _, j := range a.jobs {
 		switch {
+		case j.calledOff:
+			o.CalledOff = append(o.CalledOff, j.Path)
 		case j.fail != nil:
 			o.Failed = append(o.Failed, *j.fail)
 		case j.doubt != nil:

@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/oino-dev/oinod/checkpoints/disk"
@@ -21,11 +22,31 @@ type Captured struct {
 // (the caller syncs it). A file over MaxKept has its digest taken only and is
 // Uncovered TooLarge. The error is the blob store's alone.
 func (w *Workspace) Capture(path string) (Captured, error) {
+	return w.capture(path, nil, nil)
+}
+
+// CaptureAll captures every path, several at a time: most of a capture is
+// reading and compressing. An error names the first that could not be kept.
+func (w *Workspace) CaptureAll(paths []string) ([]Captured, error) {
+	all, errs := make([]Captured, len(paths)), make([]error, len(paths))
+	dirs := newParents()
+	each(len(paths), func(i int) string { return paths[i] }, func(h *handle, i int) {
+		all[i], errs[i] = w.capture(paths[i], dirs, h)
+	})
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", paths[i], err)
+		}
+	}
+	return all, nil
+}
+
+func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, error) {
 	p, err := w.locate(path)
 	if err != nil {
 		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, nil
 	}
-	v, err := p.view(nil, nil, func(f disk.File, size int64) (State, error) {
+	v, err := p.view(dirs, h, func(f disk.File, size int64) (State, error) {
 		if size <= w.maxKept {
 			return w.keep(f, size)
 		}

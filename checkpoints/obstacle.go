@@ -1,7 +1,6 @@
 package checkpoints
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -45,20 +44,7 @@ func prune(steps []Step, lost map[string]bool, sight func(path string) Sight) (g
 			good[i].Parents = slices.DeleteFunc(slices.Clone(good[i].Parents), func(p Parent) bool { return p.Absent && lost[p.Path] })
 		}
 	}
-	slices.SortStableFunc(good, func(a, b Step) int {
-		if a.To.Kind == Absent && b.To.Kind == Absent {
-			return cmp.Compare(depth(b.Path), depth(a.Path))
-		}
-		return cmp.Compare(btoi(a.To.Kind == Absent), btoi(b.To.Kind == Absent))
-	})
 	return good, implied, failed
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func depth(path string) int { return strings.Count(path, string(os.PathSeparator)) }

@@ -1,6 +1,10 @@
 package checkpoints
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
 
 // OnConflict says what a rewind does with a path that is no longer what the
 // agent left.
@@ -150,15 +154,28 @@ func NewPlan(touched []Touched, on OnConflict, read func(State) ([]byte, error))
 		lost[path] = true
 	}
 	good, implied, blocked := prune(steps, lost, func(path string) Sight { return sights[path] })
-	d.plan.Steps, d.plan.Settled = good, append(d.plan.Settled, implied...)
+	d.plan.Settled = append(d.plan.Settled, implied...)
 	for _, f := range blocked {
 		failed[f.Path] = f
 		delete(d.plan.Contents, f.Path)
 	}
-	obstacles := newObstacles(good, lost)
+	d.plan.Settled = slices.DeleteFunc(d.plan.Settled, func(path string) bool {
+		f := behindLink(path, sights[path], good)
+		if f != nil {
+			failed[path] = *f
+		}
+		return f != nil
+	})
+	obstacles, wanted := newObstacles(good, lost), wantedDirs(good)
 	for _, t := range touched {
 		f, ok := failed[t.Path]
 		if !ok {
+			continue
+		}
+		// A directory that is missing on the way to what comes back is made,
+		// and that is no conflict.
+		if f.Code == CodeConflict && t.Target.Kind == Dir && t.Now.State.Kind == Absent && wanted[t.Path] {
+			good = append(good, Step{Path: t.Path, From: t.Now.State, To: t.Target, Parents: t.Parents})
 			continue
 		}
 		// Row 3 comes before row 5, and no choice of the user's helps there.
@@ -170,7 +187,40 @@ func NewPlan(touched []Touched, on OnConflict, read func(State) ([]byte, error))
 		}
 		d.plan.Failed = append(d.plan.Failed, f)
 	}
+	d.plan.Steps = inOrder(good, touched)
 	return d.plan
+}
+
+// inOrder puts steps in the order of touched, removals last and what lies
+// deeper before what holds it.
+func inOrder(steps []Step, touched []Touched) []Step {
+	at := make(map[string]int, len(touched))
+	for i, t := range touched {
+		at[t.Path] = i
+	}
+	slices.SortFunc(steps, func(a, b Step) int {
+		aGoes, bGoes := a.To.Kind == Absent, b.To.Kind == Absent
+		switch {
+		case aGoes != bGoes && bGoes:
+			return -1
+		case aGoes != bGoes:
+			return 1
+		case aGoes && depth(a.Path) != depth(b.Path):
+			return cmp.Compare(depth(b.Path), depth(a.Path))
+		}
+		return cmp.Compare(at[a.Path], at[b.Path])
+	})
+	return steps
+}
+
+// behindLink fails a path that cannot be seen, for a link has taken the place
+// of a directory above it: what is not seen is not known to be absent. Unless
+// the plan takes the link away.
+func behindLink(path string, now Sight, steps []Step) *Failure {
+	if now.BlockedBy != Symlink || slices.ContainsFunc(steps, func(s Step) bool { return s.Path == now.Blocked }) {
+		return nil
+	}
+	return &Failure{Path: path, Code: CodeOutsideRoots, Message: "its directory " + now.Blocked + " is a link now"}
 }
 
 // decider holds what one NewPlan needs for each path.

@@ -21,6 +21,9 @@ type Intent struct {
 	// Open are directories that do not let their owner write, with their
 	// modes: Act lets itself in for the time, and closes them again.
 	Open []Parent `json:"open,omitempty"`
+	// AllOrNothing calls everything off when one new content cannot be made,
+	// before any path has changed. A crash does not bring the question back.
+	AllOrNothing bool `json:"allOrNothing,omitempty"`
 
 	// fresh is what Prepare still has in hand for the Act that follows at once.
 	// After a crash it is nil.

@@ -11,14 +11,21 @@ import (
 // for nothing brings it back but a redo. What lies deeper goes first.
 func (a *act) remove() {
 	dirs := newParents()
+	going := a.goingDirs()
 	jobs := a.byDepth()
 	slices.Reverse(jobs)
+	next := 0 // of going
 	for _, j := range jobs {
+		for ; next < len(going) && depth(going[next].path) > depth(j.Path); next++ {
+			a.removeDir(going[next])
+		}
 		if j.pending() && j.To.Kind == Absent && !j.away {
 			a.removeOne(j, dirs)
 		}
 	}
-	a.removeParents(jobs)
+	for _, g := range going[next:] {
+		a.removeDir(g)
+	}
 	for _, j := range jobs {
 		switch {
 		case j.away && j.stale:
@@ -27,7 +34,71 @@ func (a *act) remove() {
 			a.removeAside(j)
 		}
 	}
-	a.removeParents(jobs)
+	for _, g := range going { // those of what was aside until now
+		a.removeDir(g)
+	}
+}
+
+// goingDir is a directory that was made only with what the jobs of it remove.
+type goingDir struct {
+	path string
+	of   []*job
+}
+
+// goingDirs are the directories that go when they are empty, innermost first.
+// One that is a path of its own is its own job's.
+func (a *act) goingDirs() []*goingDir {
+	stays := map[string]bool{}
+	for _, j := range a.jobs {
+		if j.fail == nil && j.To.Kind != Absent {
+			for dir := range above(j.Path) {
+				stays[dir] = true
+			}
+		}
+	}
+	at := map[string]*goingDir{}
+	var going []*goingDir
+	for _, j := range a.jobs {
+		if j.fail != nil || j.To.Kind != Absent {
+			continue
+		}
+		for _, p := range j.Parents {
+			if !p.Absent || stays[p.Path] || a.byPath[p.Path] != nil {
+				continue
+			}
+			g := at[p.Path]
+			if g == nil {
+				g = &goingDir{path: p.Path}
+				at[p.Path] = g
+				going = append(going, g)
+			}
+			g.of = append(g.of, j)
+		}
+	}
+	slices.SortStableFunc(going, func(x, y *goingDir) int { return depth(y.path) - depth(x.path) })
+	return going
+}
+
+// removeDir removes a directory if something of it went and it is empty. One
+// that is not simply stays.
+func (a *act) removeDir(g *goingDir) {
+	if !slices.ContainsFunc(g.of, func(j *job) bool { return j.done && j.fail == nil }) {
+		return
+	}
+	p, err := a.where(g.path)
+	if err != nil {
+		return
+	}
+	parents, err := p.seeParents(nil)
+	if n := len(parents); err != nil || n > 0 && parents[n-1].kind != Dir {
+		return
+	}
+	if info, err := p.lstat(); err != nil || kindOf(info) != Dir {
+		return
+	}
+	if p.remove() == nil {
+		a.touch(p, p.dir())
+	}
 }
 
 func (a *act) removeOne(j *job, dirs *parents) {
@@ -54,49 +125,6 @@ func (a *act) removeOne(j *job, dirs *parents) {
 
 func notEmpty(err error) bool {
 	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
-}
-
-// removeParents removes the directories that were made only with something
-// that is gone now, if they are empty. One that is not simply stays.
-func (a *act) removeParents(jobs []*job) {
-	var going []string
-	stays := map[string]bool{}
-	for _, j := range jobs {
-		if j.fail == nil && j.To.Kind != Absent {
-			stays[j.Path] = true
-			for dir := range above(j.Path) {
-				stays[dir] = true
-			}
-		}
-	}
-	for _, j := range jobs {
-		if !j.done || j.fail != nil || j.To.Kind != Absent {
-			continue
-		}
-		for _, p := range j.Parents {
-			if p.Absent && !stays[p.Path] && a.byPath[p.Path] == nil {
-				stays[p.Path] = true // once is enough
-				going = append(going, p.Path)
-			}
-		}
-	}
-	slices.SortFunc(going, func(x, y string) int { return depth(y) - depth(x) })
-	for _, dir := range going {
-		p, err := a.where(dir)
-		if err != nil {
-			continue
-		}
-		parents, err := p.seeParents(nil)
-		if n := len(parents); err != nil || n > 0 && parents[n-1].kind != Dir {
-			continue
-		}
-		if info, err := p.lstat(); err != nil || kindOf(info) != Dir {
-			continue
-		}
-		if p.remove() == nil {
-			a.touch(p, p.dir())
-		}
-	}
 }
 
 // removeAside removes what a job has replaced. Where that is not possible, for

@@ -128,7 +128,9 @@ func (a *act) unstage(j *job) {
 	if j.Temp == "" || j.temp.disk == nil {
 		return
 	}
-	twice(j.temp.remove)
+	if twice(j.temp.remove) == nil {
+		a.touch(j.temp, j.temp.dir()) // nor is it to come back
+	}
 }
 
 // dirError is a directory that a job needs and cannot have.

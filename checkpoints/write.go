@@ -50,7 +50,7 @@ func (w *Workspace) Read(path string, limit int64) ([]byte, error) {
 			return nil, fmt.Errorf("%s: cannot be read: %w", path, v.cause)
 		}
 	}
-	return nil, fmt.Errorf("%s: is %s", path, article(v.state))
+	return nil, &PathError{path, badPath, fmt.Sprintf("is %s, and only a regular file is read", article(v.state))}
 }
 
 // Write replaces the regular file at the resolved path by data, atomically and
@@ -61,8 +61,10 @@ func (w *Workspace) Read(path string, limit int64) ([]byte, error) {
 //
 // The file is a new one under the old name: other names of the old file (hard
 // links) keep the old bytes. After an error there is what was there before,
-// except where only the last sync failed.
-func (w *Workspace) Write(path string, data []byte) (State, error) {
+// except where only the last sync failed. temp, from TempName, is the unique
+// part of the temporary name: a caller that notes it first can Sweep what a
+// crash left.
+func (w *Workspace) Write(path string, data []byte, temp string) (State, error) {
 	p, err := w.locate(path)
 	if err != nil {
 		return State{}, err
@@ -73,7 +75,7 @@ func (w *Workspace) Write(path string, data []byte) (State, error) {
 	}
 	made, err := p.makeParents(v)
 	if err == nil {
-		err = w.replace(p, v.info, s, data)
+		err = w.replace(p, v.info, s, data, temp)
 	}
 	if err != nil {
 		for _, dir := range slices.Backward(made) {
@@ -87,9 +89,30 @@ func (w *Workspace) Write(path string, data []byte) (State, error) {
 	return s, nil
 }
 
+// TempName is the unique part of a new temporary name.
+func (w *Workspace) TempName() string { return w.tempNames() }
+
+// Sweep removes what a Write of path with temp left when a crash cut it off.
+// Anything but a regular file under that name is somebody else's.
+func (w *Workspace) Sweep(path, temp string) error {
+	p, err := w.locate(path)
+	if err != nil {
+		return err
+	}
+	left := p.sibling(tempNear(p.rel, temp))
+	info, err := left.lstat()
+	if err != nil || kindOf(info) != File {
+		return nil
+	}
+	if err := left.remove(); err != nil && !absent(err) {
+		return fmt.Errorf("%s: what a cut-off write left cannot be removed: %w", left.path, cause(err))
+	}
+	return nil
+}
+
 // replace puts data at p, in the place of the file that old is of, or of none.
-func (w *Workspace) replace(p place, old fs.FileInfo, s State, data []byte) error {
-	temp := p.sibling(tempNear(p.rel, w.tempNames()))
+func (w *Workspace) replace(p place, old fs.FileInfo, s State, data []byte, unique string) error {
+	temp := p.sibling(tempNear(p.rel, unique))
 	to := nobody
 	if old != nil {
 		to = ownerOf(old)
@@ -136,7 +159,7 @@ func (w *Workspace) writable(p place, data []byte) (view, State, error) {
 	s := State{Kind: File, Mode: keptMode(0o644 &^ w.umask), Size: int64(len(data)), Digest: digestOf(data)}
 	if n := len(v.parents); n > 0 && v.parents[n-1].kind != Dir && v.parents[n-1].kind != Absent {
 		last := v.parents[n-1]
-		return v, State{}, fmt.Errorf("%s: %s on the way to it is %s", p.path, p.root.path(last.rel), article(State{Kind: last.kind}))
+		return v, State{}, &PathError{p.path, badPath, fmt.Sprintf("%s on the way to it is %s", p.root.path(last.rel), article(State{Kind: last.kind}))}
 	}
 	switch {
 	case v.info != nil && kindOf(v.info) == File:
@@ -146,7 +169,7 @@ func (w *Workspace) writable(p place, data []byte) (view, State, error) {
 	case v.state.Kind == Uncovered && v.state.Reason != NotRegular:
 		return v, State{}, fmt.Errorf("%s: cannot be seen: %w", p.path, v.cause)
 	default:
-		return v, State{}, fmt.Errorf("%s: is %s, and only a regular file is written over", p.path, article(v.state))
+		return v, State{}, &PathError{p.path, badPath, fmt.Sprintf("is %s, and only a regular file is written over", article(v.state))}
 	}
 	return v, s, nil
 }

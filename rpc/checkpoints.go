@@ -152,7 +152,7 @@ func (s *server) rewind(ctx context.Context, t *task, p *protocol.RewindParams) 
 		rp.Conversation = session.Conversation(p.Conversation)
 	}
 	rp.OnConflict, rp.Fail = onConflict(p.OnConflict)
-	r, err := s.config.Forker.Rewind(ctx, opened, rp, s.hook(t))
+	r, err := s.host.rewind(ctx, t, opened, rp)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +163,14 @@ func (s *server) rewind(ctx context.Context, t *task, p *protocol.RewindParams) 
 	return result, nil
 }
 
-func (s *server) redo(ctx context.Context, _ *task, p *protocol.RedoParams) (any, error) {
+func (s *server) redo(ctx context.Context, t *task, p *protocol.RedoParams) (any, error) {
 	opened, err := s.session(ctx, p.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	var rp session.RewindParams
 	rp.OnConflict, rp.Fail = onConflict(p.OnConflict)
-	r, err := opened.Redo(ctx, rp)
+	r, err := s.host.redo(ctx, t, opened, rp)
 	if err != nil {
 		return nil, err
 	}

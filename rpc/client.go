@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -16,13 +17,23 @@ import (
 // errGone is a question to a client that can no longer answer.
 var errGone = errors.New("the client is gone")
 
+// voice is how a client is spoken to.
+type voice interface {
+	notify(method string, params json.RawMessage) error
+	// call sends a request and waits for its answer. The error is the
+	// client's own (*jsonrpc2.Error), errGone, or that of ctx.
+	call(ctx context.Context, id, method string, params json.RawMessage, result any) error
+}
+
 // client is the other side of the connection: what we ask and tell it.
 type client struct {
-	conn   *jsonrpc2.Conn
-	stream *stream
+	voice  voice
 	tasks  *dispatcher
 	log    zerolog.Logger
+	prefix string // of the ids of our requests
 	lastID atomic.Int64
+	// nameOf is what the client calls the session with an id of ours.
+	nameOf func(sessionID string) string
 
 	// open ends when the client can no longer answer.
 	open context.Context
@@ -44,7 +55,7 @@ func (c *client) wish() protocol.ClientExtension {
 func (c *client) notify(method string, params any) {
 	raw, err := protocol.Encode(params)
 	if err == nil {
-		err = c.conn.Notify(context.Background(), method, nil, withParams(raw))
+		err = c.voice.notify(method, raw)
 	}
 	if err != nil {
 		c.log.Debug().Err(err).Str("method", method).Msg("the client could not be told")
@@ -53,8 +64,19 @@ func (c *client) notify(method string, params any) {
 
 // update tells the client one update of a session.
 func (c *client) update(sessionID string, update any) {
-	c.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: sessionID, Update: update})
+	c.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: c.name(sessionID), Update: update})
 }
+
+// name is what the client calls the session with the id.
+func (c *client) name(sessionID string) string {
+	if c.nameOf == nil {
+		return sessionID
+	}
+	return c.nameOf(sessionID)
+}
+
+// nextID is an id for a request of ours.
+func (c *client) nextID() string { return fmt.Sprintf("%s%d", c.prefix, c.lastID.Add(1)) }
 
 // ask sends the client a request on behalf of t and waits for the answer, at
 // most for limit. The error is the client's own (*jsonrpc2.Error), errGone, a
@@ -73,8 +95,27 @@ func (c *client) ask(ctx context.Context, t *task, limit time.Duration, method s
 
 	c.tasks.setAsking(t, 1)
 	defer c.tasks.setAsking(t, -1)
-	id := fmt.Sprintf("oino-%d", c.lastID.Add(1))
-	call, err := c.conn.DispatchCall(ctx, method, nil, withParams(raw), jsonrpc2.PickID(jsonrpc2.ID{Str: id, IsString: true}))
+	id := c.nextID()
+	err = c.voice.call(ctx, id, method, raw, result)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		c.notify(protocol.CancelRequest, protocol.CancelRequestParams{RequestID: mustEncode(id)})
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// connVoice speaks through a jsonrpc2.Conn.
+type connVoice struct {
+	conn   *jsonrpc2.Conn
+	stream *stream
+}
+
+func (v connVoice) notify(method string, params json.RawMessage) error {
+	return v.conn.Notify(context.Background(), method, nil, withParams(params))
+}
+
+func (v connVoice) call(ctx context.Context, id, method string, params json.RawMessage, result any) error {
+	call, err := v.conn.DispatchCall(ctx, method, nil, withParams(params), jsonrpc2.PickID(jsonrpc2.ID{Str: id, IsString: true}))
 	if err != nil {
 		return errGone
 	}
@@ -83,9 +124,7 @@ func (c *client) ask(ctx context.Context, t *task, limit time.Duration, method s
 	case errors.Is(err, jsonrpc2.ErrClosed):
 		return errGone
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		c.stream.forget(id)
-		c.notify(protocol.CancelRequest, protocol.CancelRequestParams{RequestID: mustEncode(id)})
-		return context.Cause(ctx)
+		v.stream.forget(id)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,8 +21,33 @@ const (
 	cmdRedo        = "redo"
 )
 
-func commandList() []protocol.Command {
-	return []protocol.Command{
+// names is what our commands are called where somebody else has one of our
+// names; nil: their own.
+type names map[string]string
+
+// prefixed is what a command of ours is called whose name is taken.
+const prefixed = "oino-"
+
+func (n names) of(command string) string {
+	if name := n[command]; name != "" {
+		return name
+	}
+	return command
+}
+
+// command is the command that is called word, or "". With names of any kind
+// each also has its longer name.
+func (n names) command(word string) string {
+	for _, c := range commandList(nil) {
+		if n.of(c.Name) == word || n != nil && prefixed+c.Name == word {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+func commandList(n names) []protocol.Command {
+	all := []protocol.Command{
 		{Name: cmdCheckpoints, Description: "List what can be rewound to"},
 		{Name: cmdDiff, Description: "Show what changed since a checkpoint (the newest one without a number)",
 			Input: &protocol.CommandInput{Hint: "number of the checkpoint"}},
@@ -31,12 +55,16 @@ func commandList() []protocol.Command {
 			Input: &protocol.CommandInput{Hint: "number of the checkpoint, --files for the files only"}},
 		{Name: cmdRedo, Description: "Undo the last rewind"},
 	}
+	for i := range all {
+		all[i].Name = n.of(all[i].Name)
+	}
+	return all
 }
 
 // announce tells the client which commands a session has.
 func (s *server) announce(sessionID string) {
 	s.client.update(sessionID, protocol.Commands{
-		SessionUpdate: protocol.AvailableCommandsUpdate, AvailableCommands: commandList(),
+		SessionUpdate: protocol.AvailableCommandsUpdate, AvailableCommands: commandList(nil),
 	})
 }
 
@@ -49,7 +77,7 @@ type command struct {
 }
 
 // parseCommand reads a prompt's first text block; ok is false for a message.
-func parseCommand(prompt protocol.Blocks) (c command, ok bool) {
+func parseCommand(prompt protocol.Blocks, n names) (c command, ok bool) {
 	for _, block := range prompt {
 		text, isText := block.Text()
 		if !isText {
@@ -60,11 +88,12 @@ func parseCommand(prompt protocol.Blocks) (c command, ok bool) {
 			return command{}, false
 		}
 		words := strings.Fields(name)
-		if len(words) == 0 || !strings.HasPrefix(name, words[0]) || !slices.ContainsFunc(commandList(),
-			func(known protocol.Command) bool { return known.Name == words[0] }) {
+		if len(words) == 0 || !strings.HasPrefix(name, words[0]) {
 			return command{}, false
 		}
-		c.name = words[0]
+		if c.name = n.command(words[0]); c.name == "" {
+			return command{}, false
+		}
 		for _, word := range words[1:] {
 			c.argument(word)
 		}
@@ -89,12 +118,12 @@ func (c *command) argument(word string) {
 // command does what the user typed and says so in words. Its errors are
 // words too: whoever types a command reads no JSON.
 func (s *server) command(ctx context.Context, t *task, opened *session.Session, c command) (any, error) {
-	r := run{server: s, task: t, session: opened}
+	r := run{server: s, task: t, session: opened, names: s.host.commands(opened.ID())}
 	var text string
 	var err error
 	switch {
 	case c.wrong != "":
-		text = fmt.Sprintf("/%s does not know what to do with %q. Nothing was done.", c.name, c.wrong)
+		text = fmt.Sprintf("/%s does not know what to do with %q. Nothing was done.", r.names.of(c.name), c.wrong)
 	case c.name == cmdCheckpoints:
 		text, err = r.checkpoints(ctx)
 	case c.name == cmdDiff:
@@ -126,6 +155,7 @@ type run struct {
 	server  *server
 	task    *task
 	session *session.Session
+	names   names
 }
 
 // choice is one checkpoint and its number in the list, 1 for the oldest.
@@ -148,14 +178,14 @@ func (r *run) choices(ctx context.Context) ([]choice, error) {
 
 // pick finds the checkpoint that the user means by n: from the front, or from
 // the end where negative.
-func pick(choices []choice, n int) (choice, error) {
+func (r *run) pick(choices []choice, n int) (choice, error) {
 	i := n - 1
 	if n < 0 {
 		i = len(choices) + n
 	}
 	if i < 0 || i >= len(choices) {
 		return choice{}, &session.Error{Kind: session.CheckpointNotFound, Msg: fmt.Sprintf(
-			"there is no checkpoint %d: /checkpoints lists those there are", n)}
+			"there is no checkpoint %d: /%s lists those there are", n, r.names.of(cmdCheckpoints))}
 	}
 	return choices[i], nil
 }
@@ -198,7 +228,7 @@ func (r *run) diff(ctx context.Context, c command) (string, error) {
 	if c.n == 0 {
 		c.n = -1
 	}
-	chosen, err := pick(choices, c.n)
+	chosen, err := r.pick(choices, c.n)
 	if err != nil {
 		return "", err
 	}
@@ -210,7 +240,7 @@ func (r *run) diff(ctx context.Context, c command) (string, error) {
 }
 
 func (r *run) redo(ctx context.Context) (string, error) {
-	result, err := r.session.Redo(ctx, session.RewindParams{OnConflict: checkpoints.Keep})
+	result, err := r.server.host.redo(ctx, r.task, r.session, session.RewindParams{OnConflict: checkpoints.Keep})
 	if err != nil {
 		return "", err
 	}
@@ -223,10 +253,11 @@ func (r *run) rewind(ctx context.Context, c command) (string, error) {
 	if err != nil || len(choices) == 0 {
 		return noCheckpoints, err
 	}
+	c.files = c.files || r.server.filesOnly
 	if c.n == 0 {
 		return r.rewindByMenu(ctx, choices, c.files)
 	}
-	chosen, err := pick(choices, c.n)
+	chosen, err := r.pick(choices, c.n)
 	if err != nil {
 		return "", err
 	}
@@ -235,7 +266,7 @@ func (r *run) rewind(ctx context.Context, c command) (string, error) {
 
 // rewindTo rewinds and says what it did.
 func (r *run) rewindTo(ctx context.Context, to choice, filesOnly bool, on checkpoints.OnConflict) (string, error) {
-	result, err := r.server.config.Forker.Rewind(ctx, r.session, rewindParams(to, filesOnly, on), r.server.hook(r.task))
+	result, err := r.server.host.rewind(ctx, r.task, r.session, rewindParams(to, filesOnly, on))
 	if err != nil {
 		return "", err
 	}

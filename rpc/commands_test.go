@@ -32,7 +32,7 @@ func TestWhatIsACommand(t *testing.T) {
 		"":                   nil,
 		"use /rewind":        nil,
 	} {
-		got, ok := parseCommand(protocol.Blocks{protocol.Block(`{"type":"image","data":"","mimeType":""}`), protocol.TextBlock(text), protocol.TextBlock("/redo")})
+		got, ok := parseCommand(protocol.Blocks{protocol.Block(`{"type":"image","data":"","mimeType":""}`), protocol.TextBlock(text), protocol.TextBlock("/redo")}, nil)
 		require.Equal(t, want != nil, ok, text)
 		if want != nil {
 			require.Equal(t, *want, got, text)

@@ -20,8 +20,7 @@ type dispatcher struct {
 	methods map[string]*method
 	log     zerolog.Logger
 	base    context.Context // of every request's
-	reply   func(*jsonrpc2.Response) error
-	key     func(jsonrpc2.ID) string // of a request's id
+	reply   func(*task, *jsonrpc2.Response) error
 
 	work sync.WaitGroup // every goroutine below
 
@@ -57,40 +56,37 @@ func (d *dispatcher) update(f func(*dispatchState)) {
 }
 
 // take is called for every message, in order, by the goroutine that reads. It
-// blocks for want of room alone: see backlog.
-func (d *dispatcher) take(req *jsonrpc2.Request, size int) {
-	m := d.methods[req.Method]
+// blocks for want of room alone: see backlog. Of t, everything above queue is
+// set but the method.
+func (d *dispatcher) take(name string, t *task) {
+	m := d.methods[name]
 	if m == nil {
-		if req.Notif {
-			d.log.Debug().Str("method", req.Method).Msg("an unknown notification is ignored")
+		if t.notif {
+			d.log.Debug().Str("method", name).Msg("an unknown notification is ignored")
 			return
 		}
-		m = &method{name: req.Method, common: true, run: unknownMethod}
+		m = &method{name: name, common: true, run: unknownMethod}
 	}
-	t := &task{method: m, id: req.ID, notif: req.Notif, size: size}
-	if req.Params != nil {
-		t.params = *req.Params
-	}
+	t.method = m
 	if m.first != nil {
-		if m.first(t.params); req.Notif {
+		if m.first(t.params); t.notif {
 			return // a cancel, which must not wait for room
 		}
 	}
-	if !d.admit(size) {
-		if req.Notif {
+	if !d.admit(t.size) {
+		if t.notif {
 			d.log.Warn().Str("method", m.name).Msg("too many requests are waiting: a notification is dropped")
 			return
 		}
 		d.answer(t, outcome{err: errTooMany})
 		return
 	}
-	t.key = d.key(t.id)
 	t.ctx, t.cancel = context.WithCancelCause(d.base)
-	name := ""
+	queue := ""
 	if !m.common {
-		name = sessionOf(t.params)
+		queue = sessionOf(t.params)
 	}
-	d.update(func(st *dispatchState) { d.enqueue(st, name, t) })
+	d.update(func(st *dispatchState) { d.enqueue(st, queue, t) })
 }
 
 // enqueue puts t in its queue, and sees to it that the queue is worked off.
@@ -221,7 +217,9 @@ func (d *dispatcher) finish(t *task, o outcome) {
 	if errors.Is(o.err, errTurnCancelled) && t.method.prompt {
 		o.result, o.err = protocol.PromptResult{StopReason: protocol.Cancelled}, nil
 	}
-	d.answer(t, o)
+	if !t.passedOn {
+		d.answer(t, o)
+	}
 	if o.after != nil {
 		o.after()
 	}
@@ -260,7 +258,7 @@ func (d *dispatcher) answer(t *task, o outcome) {
 	if t.notif {
 		return
 	}
-	if err := d.reply(resp); err != nil {
+	if err := d.reply(t, resp); err != nil {
 		d.log.Debug().Err(err).Str("method", t.method.name).Msg("an answer could not be written")
 	}
 }

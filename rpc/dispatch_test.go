@@ -261,7 +261,7 @@ func TestAQuestionToTheClient(t *testing.T) {
 		<-time.After(time.Minute) // of the bubble's time
 		k.want(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"oino-4"}}`,
 			`{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"the client did not answer within 1m0s"}}`)
-		id, forgotten := asker.stream.takeForgotten()
+		id, forgotten := asker.voice.(connVoice).stream.takeForgotten()
 		require.True(t, forgotten)
 		require.Equal(t, "oino-4", id)
 		k.send(`{"id":"oino-4","result":"too late"}`)

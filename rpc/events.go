@@ -26,7 +26,7 @@ func (e *Events) Send(ev session.Event) {
 	}
 	params := map[string]any{}
 	maps.Copy(params, ev.Data)
-	params["sessionId"], params["type"] = ev.SessionID, ev.Type
+	params["sessionId"], params["type"] = to.name(ev.SessionID), ev.Type
 	to.notify(protocol.Event, params)
 }
 

@@ -19,7 +19,7 @@ func (s *server) fork(ctx context.Context, t *task, p *protocol.ForkParams) (any
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.config.Forker.Fork(ctx, opened, fork.Params{EntryID: p.EntryID, Position: p.Position}, s.hook(t))
+	r, err := s.host.fork(ctx, t, opened, fork.Params{EntryID: p.EntryID, Position: p.Position})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s *server) forkSession(ctx context.Context, t *task, p *protocol.ForkSessi
 	if len(p.AdditionalDirectories) > 0 {
 		params.AdditionalDirectories = p.AdditionalDirectories
 	}
-	r, err := s.config.Forker.Fork(ctx, opened, params, s.hook(t))
+	r, err := s.host.fork(ctx, t, opened, params)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +90,7 @@ type clientHook struct {
 // lets it go on is an objection, and says so.
 func (h clientHook) SessionBeforeFork(ctx context.Context, e fork.Event) (fork.Answer, error) {
 	var answer fork.Answer
+	e.SessionID = h.client.name(e.SessionID)
 	err := h.client.ask(ctx, h.task, hookLimit, protocol.BeforeFork, e, &answer)
 	if ce, ok := errors.AsType[*jsonrpc2.Error](err); ok {
 		return answer, fmt.Errorf("the client answered with an error: %s", ce.Message)
@@ -102,5 +103,6 @@ func (h clientHook) SessionBeforeFork(ctx context.Context, e fork.Event) (fork.A
 
 // SessionForked tells the client.
 func (h clientHook) SessionForked(_ context.Context, e fork.Forked) {
+	e.SessionID, e.NewSessionID = h.client.name(e.SessionID), h.client.name(e.NewSessionID)
 	h.client.notify(protocol.Forked, e)
 }

@@ -36,9 +36,13 @@ func (l *lineReader) next() (line, error) {
 	if l.err != nil {
 		return line{}, l.err
 	}
+	return l.rest(l.r.ReadSlice('\n'))
+}
+
+// rest reads on after the first part of a line.
+func (l *lineReader) rest(part []byte, err error) (line, error) {
 	var ln line
-	for {
-		part, err := l.r.ReadSlice('\n')
+	for ; ; part, err = l.r.ReadSlice('\n') {
 		ln.add(part, l.max)
 		switch {
 		case err == nil:
@@ -52,6 +56,25 @@ func (l *lineReader) next() (line, error) {
 		}
 		return line{}, err
 	}
+}
+
+// view is next for whoever is done with the line before the next call: the
+// bytes may be those of the buffer.
+func (l *lineReader) view() (line, error) {
+	if l.err == nil {
+		if part, err := l.r.ReadSlice('\n'); err == nil && len(part)-1 <= l.max {
+			return line{bytes: part[:len(part)-1]}, nil
+		} else {
+			return l.rest(part, err)
+		}
+	}
+	return line{}, l.err
+}
+
+// ready reports whether the next line can be had without waiting.
+func (l *lineReader) ready() bool {
+	part, _ := l.r.Peek(l.r.Buffered())
+	return bytes.IndexByte(part, '\n') >= 0
 }
 
 // add appends a part of the line, up to limit bytes of it.
@@ -82,6 +105,7 @@ type lineWriter struct {
 
 	mu  sync.Mutex
 	w   io.Writer
+	buf []byte // lines that were added and not yet written
 	err error
 }
 
@@ -89,14 +113,55 @@ type lineWriter struct {
 func (l *lineWriter) write(b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.emit()
+	l.out(b)
+	return l.err
+}
+
+// add writes a line, whose break it adds, with the next flush or write.
+func (l *lineWriter) add(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.buf)+len(b) >= addedBytes {
+		l.emit()
+	}
+	if l.err == nil {
+		l.buf = append(append(l.buf, b...), '\n')
+	}
+	if len(l.buf) >= addedBytes {
+		l.emit()
+	}
+	if cap(l.buf) > 2*addedBytes {
+		l.buf = nil // of a line that was very long
+	}
+	return l.err
+}
+
+// addedBytes is how much is added up before it is written.
+const addedBytes = 64 << 10
+
+// flush writes what was added.
+func (l *lineWriter) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.emit()
+}
+
+func (l *lineWriter) emit() {
+	if len(l.buf) > 0 {
+		l.out(l.buf)
+		l.buf = l.buf[:0]
+	}
+}
+
+func (l *lineWriter) out(b []byte) {
 	if l.err != nil {
-		return l.err
+		return
 	}
 	if _, err := l.w.Write(b); err != nil {
 		l.err = err
 		l.broken(err)
 	}
-	return l.err
 }
 
 // close lets no further line out.

@@ -37,8 +37,11 @@ var errNoMenus = errors.New("the client shows no menus")
 func (r *run) rewindByMenu(ctx context.Context, choices []choice, filesOnly bool) (string, error) {
 	text, err := r.menus(ctx, choices, filesOnly)
 	if errors.Is(err, errNoMenus) {
-		return "Say which one: /rewind NUMBER for files and conversation, /rewind NUMBER --files for the files only.\n\n" +
-			r.listing(choices), nil
+		how := "Say which one: /%[1]s NUMBER for files and conversation, /%[1]s NUMBER --files for the files only.\n\n"
+		if r.server.filesOnly {
+			how = "Say which one: /%[1]s NUMBER, which brings back files and leaves the conversation.\n\n"
+		}
+		return fmt.Sprintf(how, r.names.of(cmdRewind)) + r.listing(choices), nil
 	}
 	return text, err
 }
@@ -63,7 +66,7 @@ func (r *run) menus(ctx context.Context, choices []choice, filesOnly bool) (stri
 
 	preview := rewindParams(to, true, checkpoints.Keep)
 	preview.DryRun, preview.Context = true, wholeFile
-	shown, err := r.server.config.Forker.Rewind(ctx, r.session, preview, nil)
+	shown, err := r.session.Rewind(ctx, preview)
 	if err != nil {
 		return "", err
 	}
@@ -128,7 +131,7 @@ func (r *run) choose(ctx context.Context, call protocol.ToolCall, options []prot
 		start.SessionUpdate = protocol.ToolCallStart
 		c.update(r.session.ID(), start)
 	}
-	asked := protocol.PermissionParams{SessionID: r.session.ID(), ToolCall: call, Options: options}
+	asked := protocol.PermissionParams{SessionID: c.name(r.session.ID()), ToolCall: call, Options: options}
 	var result protocol.PermissionResult
 	err := c.ask(ctx, r.task, menuLimit, protocol.RequestPermission, asked, &result)
 	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && (e.Code == protocol.CodeMethodNotFound || e.Code == protocol.CodeInvalidParams) {

@@ -12,6 +12,9 @@ import (
 type server struct {
 	config Config
 	client *client
+	host   host
+	// filesOnly: commands do not move the conversation.
+	filesOnly bool
 }
 
 // on serves a method whose params are a P.
@@ -72,10 +75,10 @@ func (s *server) methods() []*method {
 // nothing is a method whose work was done when it was read.
 func nothing(context.Context, *task) (any, error) { return protocol.Empty{}, nil }
 
-// extensions is the names of the methods that ACP does not have.
-func (s *server) extensions() []string {
+// extensions is the names of those methods that ACP does not have.
+func extensions(methods []*method) []string {
 	var names []string
-	for _, m := range s.methods() {
+	for _, m := range methods {
 		if strings.HasPrefix(m.name, "_oino/") {
 			names = append(names, m.name)
 		}

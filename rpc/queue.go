@@ -36,14 +36,18 @@ type outcome struct {
 type task struct {
 	method *method
 	params json.RawMessage
-	id     jsonrpc2.ID
+	id     jsonrpc2.ID     // as Conn knows it
+	raw    json.RawMessage // the id as the client spelled it
 	notif  bool
 	key    string // of the id as the client spelled it, for cancelling
+	line   []byte // the whole line, where it may be passed on
 	size   int
 	queue  *queue
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	after  func() // set by run: see outcome
+	// passedOn is set by run: somebody else answers.
+	passedOn bool
 }
 
 // queue is the requests of one session, in the order in which they arrived.

@@ -12,6 +12,32 @@ import (
 // object; for one that is not whole or not valid this ends early.
 func members(object []byte) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
+		for name, at := range spans(object) {
+			if !yield(name, object[at.from:at.to:at.to]) {
+				return
+			}
+		}
+	}
+}
+
+// span is where a value stands in the bytes that hold it.
+type span struct{ from, to int }
+
+// of is the value itself; nil where there is none.
+func (p span) of(b []byte) json.RawMessage {
+	if p.to == 0 {
+		return nil
+	}
+	return b[p.from:p.to:p.to]
+}
+
+// spans is members by where their values stand, so that one can be replaced
+// and every other byte kept.
+func spans(object []byte) iter.Seq2[string, span] {
+	return func(yield func(string, span) bool) {
+		if len(object) == 0 || object[0] != '{' {
+			return
+		}
 		i := 1 // after the brace
 		for {
 			i = skipSpace(object, i)
@@ -32,7 +58,7 @@ func members(object []byte) iter.Seq2[string, json.RawMessage] {
 			if end < 0 {
 				return
 			}
-			if !yield(memberName(name), object[i:end:end]) {
+			if !yield(memberName(name), span{i, end}) {
 				return
 			}
 			i = skipSpace(object, end)
@@ -44,8 +70,33 @@ func members(object []byte) iter.Seq2[string, json.RawMessage] {
 	}
 }
 
-// memberName is the value of a quoted name; nearly all have no escapes.
+// memberName is the value of a quoted name; nearly all have no escapes, and
+// the usual ones are not worth an allocation.
 func memberName(quoted []byte) string {
+	switch string(quoted[1 : len(quoted)-1]) {
+	case "jsonrpc":
+		return "jsonrpc"
+	case "id":
+		return "id"
+	case "method":
+		return "method"
+	case "params":
+		return "params"
+	case "result":
+		return "result"
+	case "sessionId":
+		return "sessionId"
+	case "update":
+		return "update"
+	case "sessionUpdate":
+		return "sessionUpdate"
+	case "content":
+		return "content"
+	case "type":
+		return "type"
+	case "text":
+		return "text"
+	}
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}

@@ -46,6 +46,7 @@ func Serve(ctx context.Context, c Config) error {
 		c.Now = time.Now
 	}
 	s := &server{config: c}
+	s.host = alone{s}
 	return serve(ctx, c, s.methods(), func(cl *client) {
 		s.client = cl
 		c.Events.connect(cl)
@@ -60,7 +61,6 @@ func serve(ctx context.Context, c Config, methods []*method, ready func(*client)
 	open, gone := context.WithCancelCause(base)
 	defer gone(errGone)
 	d := newDispatcher(base, c.Log, methods)
-	d.key = func(id jsonrpc2.ID) string { return idKey(stream.rawID(id.Num)) }
 	end := func() {
 		gone(errGone)
 		d.end()
@@ -69,11 +69,17 @@ func serve(ctx context.Context, c Config, methods []*method, ready func(*client)
 	broken := make(chan error, 1)
 	stream.out.broken = func(err error) { broken <- err }
 
-	handler := &handler{take: func(req *jsonrpc2.Request) { d.take(req, stream.size) }, ready: make(chan struct{})}
+	handler := &handler{ready: make(chan struct{}), take: func(req *jsonrpc2.Request) {
+		t := &task{id: req.ID, key: idKey(stream.rawID(req.ID.Num)), notif: req.Notif, size: stream.size}
+		if req.Params != nil {
+			t.params = *req.Params
+		}
+		d.take(req.Method, t)
+	}}
 	conn := jsonrpc2.NewConn(base, stream, handler, stream.options()...)
 	defer func() { _ = conn.Close() }()
-	d.reply = func(resp *jsonrpc2.Response) error { return conn.SendResponse(base, resp) }
-	ready(&client{conn: conn, stream: stream, tasks: d, log: c.Log, open: open})
+	d.reply = func(_ *task, resp *jsonrpc2.Response) error { return conn.SendResponse(base, resp) }
+	ready(&client{voice: connVoice{conn, stream}, tasks: d, log: c.Log, prefix: "oino-", open: open})
 	defer over()
 	close(handler.ready)
 

@@ -11,7 +11,7 @@ import (
 
 // session is the session with the id, opened if it is not.
 func (s *server) session(ctx context.Context, id string) (*session.Session, error) {
-	return s.config.Registry.Get(ctx, id)
+	return s.host.session(ctx, id)
 }
 
 // greet hears what the client wants, before any later message is looked at.
@@ -32,7 +32,7 @@ func (s *server) initialize(context.Context, *task, *protocol.InitializeParams) 
 			PromptCapabilities: protocol.PromptCapabilities{Image: true, Audio: true, EmbeddedContext: true},
 			Meta: &protocol.Meta[protocol.AgentExtension]{Oino: &protocol.AgentExtension{
 				Version:  protocol.ExtensionVersion,
-				Methods:  s.extensions(),
+				Methods:  extensions(s.methods()),
 				Tracking: s.config.Tracking,
 				Limits:   s.config.Limits,
 			}},
@@ -122,7 +122,7 @@ func (s *server) prompt(ctx context.Context, t *task, p *protocol.PromptParams) 
 	if err != nil {
 		return nil, err
 	}
-	if c, ok := parseCommand(p.Prompt); ok {
+	if c, ok := parseCommand(p.Prompt, nil); ok {
 		return s.command(ctx, t, opened, c)
 	}
 	entry, err := opened.Prompt(ctx, p.Prompt.Raw())

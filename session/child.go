@@ -58,7 +58,10 @@ type Child struct {
 	session *Session // with the log of an unpublished one closed
 	parent  string
 	root    disk.Root // nil in memory
-	done    bool
+	// done: it was published or discarded, or the intent of a rewind names it:
+	// then what comes of it is what comes of the rewind, at the latest when the
+	// parent is next opened.
+	done bool
 }
 
 // Stage writes a new session that holds the entries (a branch from its first
@@ -225,7 +228,12 @@ func (c *Child) ID() string { return c.session.id }
 func (c *Child) Publish(ctx context.Context) error {
 	r := c.session.reg
 	if c.root != nil {
-		if err := publishLog(c.root, c.session.place, c.parent); err != nil {
+		release, err := c.session.blobs.Hold() // Collect sees it under the one name or the other
+		if err == nil {
+			err = publishLog(c.root, c.session.place, c.parent)
+			release()
+		}
+		if err != nil {
 			return storageError("the fork could not be published", err)
 		}
 	}
@@ -240,11 +248,16 @@ func (c *Child) Publish(ctx context.Context) error {
 	return nil
 }
 
-// Discard leaves nothing of it. After Publish it does nothing.
+// Discard leaves nothing of it. After Publish, and once a rewind has promised
+// it, it does nothing.
 func (c *Child) Discard() error {
 	if c.done {
 		return nil
 	}
+	return c.remove()
+}
+
+func (c *Child) remove() error {
 	c.done = true
 	if c.root == nil {
 		return c.session.ws.Close()

@@ -16,14 +16,20 @@ type coalescer struct {
 	size   int
 }
 
+func isChunk(e Entry) bool { return e.Role == Assistant && e.MessageID != "" && e.Display == nil }
+
+// continues reports whether e goes on with the message that is under way.
+func (c *coalescer) continues(e Entry) bool {
+	return isChunk(e) && c.first.ID != "" && c.first.MessageID == e.MessageID
+}
+
 // add takes the next entry of the branch.
 func (c *coalescer) add(e Entry) error {
-	chunk := e.Role == Assistant && e.MessageID != "" && e.Display == nil
-	if !chunk || c.first.ID == "" || c.first.MessageID != e.MessageID {
+	if !c.continues(e) {
 		if err := c.flush(); err != nil {
 			return err
 		}
-		if !chunk {
+		if !isChunk(e) {
 			return c.next(e)
 		}
 		c.first = e
@@ -49,9 +55,10 @@ func (c *coalescer) add(e Entry) error {
 	}
 	if c.size += len(e.Content); c.size > maxCoalesced {
 		first := c.first
-		err := c.flush()
+		if err := c.flush(); err != nil {
+			return err
+		}
 		c.first = first // the rest goes on under its id
-		return err
 	}
 	return nil
 }

@@ -47,6 +47,7 @@
 //	rewound  its outcome
 //	evict    turns up to an entry are folded into the baseline
 //	forked   the end of what a fork copied from its source
+//	agent    what a wrapped agent and its client call the session (optional; agent.go)
 //	label title dirs state
 //
 // "version" is judged before anything else, and no other key of the line has it in its name.

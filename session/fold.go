@@ -40,7 +40,8 @@ type state struct {
 	labels   map[string]string
 	driver   map[string]*stateRecord // the driver's own states by entry
 	dirs     []string
-	firstMsg string // the first and the last user message, shortened
+	wrapped  []Wrapped // what a wrapped session was called, each id once, the newest last
+	firstMsg string    // the first and the last user message, shortened
 	lastMsg  string
 	children map[string]bool // staged sessions that a finished rewind wants published
 
@@ -78,6 +79,7 @@ type interval struct {
 	before  checkpoints.State
 	after   checkpoints.State // Unknown until fixed
 	written bool              // after was fixed by a tool of ours
+	temp    string            // of the last write, while the turn is open: see afterState.Temp
 	guessed bool              // after was fixed only by the rewind that ended the turn
 	seam    bool              // the baseline: somebody else changed the path inside it
 	parents []checkpoints.Parent
@@ -155,6 +157,8 @@ func (st *state) apply(r any, pos journal.Pos) error {
 		st.dirs = r.AdditionalDirectories
 	case *stateRecord:
 		return st.applyState(r)
+	case *agentRecord:
+		st.applyAgent(r)
 	default:
 		return fmt.Errorf("no fold for %T", r)
 	}
@@ -182,11 +186,12 @@ func (st *state) applyEntry(r *entryRecord, pos journal.Pos) error {
 	st.nodes[n.id] = n
 	st.order = append(st.order, n)
 	st.leaf = n
+	st.tellAgent(r)
 	if r.Role != User {
 		return nil
 	}
 	if st.open != nil {
-		st.open.ended, st.open.why = true, "entry"
+		st.open.end("entry")
 	}
 	t := &turn{entry: n}
 	st.turns[n.id], st.open, st.last, st.closed = t, t, t, false
@@ -245,7 +250,7 @@ func (st *state) applyAfters(afters []afterState, guessed bool) error {
 		if err != nil {
 			return err
 		}
-		iv.after, iv.written, iv.guessed = checkpoints.State{}, a.Written, guessed
+		iv.after, iv.written, iv.guessed, iv.temp = checkpoints.State{}, a.Written, guessed, a.Temp
 		if a.State != nil {
 			iv.after = *a.State
 		}
@@ -265,11 +270,22 @@ func (st *state) applyEnd(r *endRecord) error {
 		st.closed = true
 		return nil
 	}
-	t.ended, t.why = true, r.Why
+	t.end(r.Why)
 	if st.open == t {
 		st.open, st.closed = nil, false
 	}
 	return nil
+}
+
+// end ends a turn. What it only looked at, and left as it was, it has not
+// changed: such an interval is none.
+func (t *turn) end(why string) {
+	t.ended, t.why = true, why
+	for _, iv := range t.intervals {
+		if iv.before.Same(iv.after) {
+			iv.out = true
+		}
+	}
 }
 
 func (st *state) applyRewind(r *rewindRecord) error {
@@ -303,7 +319,10 @@ func (st *state) applyRewound(r *rewoundRecord) error {
 	if rw.RedoOf != "" {
 		return st.applyRedone(rw, r)
 	}
-	if len(r.Done) == 0 && !r.Moved {
+	if rw.moved && rw.Child != "" {
+		st.children[rw.Child] = true
+	}
+	if len(r.Done) == 0 && !(r.Moved && rw.Conversation == RewindConversation) {
 		return nil // nothing was written, nothing moved: as if it had not been
 	}
 	return st.applyUndone(rw, r)
@@ -345,9 +364,6 @@ func (st *state) applyUndone(rw *rewind, r *rewoundRecord) error {
 	}
 	if rw.moved && rw.Conversation == RewindConversation {
 		st.leaf = rw.leafTo
-	}
-	if rw.moved && rw.Child != "" {
-		st.children[rw.Child] = true
 	}
 	st.redo = append(st.redo, rw)
 	return nil
@@ -453,7 +469,7 @@ func (st *state) applyEvict(r *evictRecord) error {
 
 func (st *state) applyForked(r *forkedRecord) error {
 	for _, t := range st.turns {
-		t.ended, t.why = true, "fork"
+		t.end("fork")
 	}
 	st.open, st.closed, st.redo = nil, false, nil
 	for _, id := range r.Dropped {

@@ -153,6 +153,8 @@ func (w *world) rewind(t *rapid.T) {
 		p.Conversation = RewindConversation
 	}
 	before := w.tree()
+	branch, err := w.s.Branch("")
+	require.NoError(w.t, err)
 	dry := p
 	dry.DryRun = true
 	promised, err := w.s.Rewind(w.ctx(), dry)
@@ -193,7 +195,7 @@ func (w *world) rewind(t *rapid.T) {
 	}
 	require.Equal(w.t, before["user/only"], after["user/only"])
 	wrote := len(r.Restored)+len(r.Deleted) > 0
-	if !wrote && p.Conversation != RewindConversation {
+	if !wrote && !(p.Conversation == RewindConversation && len(branch) > 0) {
 		return
 	}
 	w.before = append(w.before, moment{before, w.at})

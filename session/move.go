@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"strconv"
 
 	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
 
 // move is one rewind or redo under way: decide, prepare, write the intent, act,
@@ -66,6 +68,7 @@ func (m *move) run() (RewindResult, error) {
 	if err := m.ctx.Err(); err != nil {
 		return *res, err
 	}
+	intent.AllOrNothing = m.params.Fail
 	m.record.Intent, m.record.Failed = intent, failed
 	m.takeOut(failed)
 	moves := m.wantsMove && !slices.ContainsFunc(failed, func(f checkpoints.Failure) bool { return f.Code.Real() })
@@ -81,18 +84,28 @@ func (m *move) run() (RewindResult, error) {
 	if err := s.commit(append(m.first, &m.record)...); err != nil {
 		return *res, err
 	}
+	if m.record.Child != "" {
+		m.params.Child.done = true
+	}
 	// From here on nothing is called off: a crash is completed at the next open.
 	outcome := s.ws.Act(context.WithoutCancel(m.ctx), intent, false)
 	done, err := s.settle(&m.record, outcome)
 	if err != nil {
 		return *res, err
 	}
+	if m.params.Fail && len(done.Done) == 0 && len(outcome.Failed) > 0 {
+		return *res, failError(outcome.Failed)
+	}
 	m.moved = done.Moved
-	if m.params.Child != nil && m.moved {
-		if err := m.params.Child.Publish(context.WithoutCancel(m.ctx)); err != nil {
+	if c := m.params.Child; m.record.Child != "" && m.moved {
+		if err := c.Publish(context.WithoutCancel(m.ctx)); err != nil {
 			return *res, err
 		}
-		res.SessionID = m.params.Child.ID()
+		res.SessionID = c.ID()
+	} else if m.record.Child != "" {
+		if err := c.remove(); err != nil {
+			return *res, storageError("the fork that was not made could not be removed", err)
+		}
 	}
 	isDone := setOf(done.Done)
 	steps := slices.DeleteFunc(slices.Clone(intent.Steps), func(s checkpoints.Step) bool { return !isDone[s.Path] })
@@ -121,9 +134,24 @@ func (m *move) plan() checkpoints.Plan {
 	if on == "" || m.params.Fail {
 		on = checkpoints.Keep
 	}
-	return checkpoints.NewPlan(input, on, func(st checkpoints.State) ([]byte, error) {
-		return s.blobs.Get(st.Digest, 0)
-	})
+	return checkpoints.NewPlan(input, on, m.read)
+}
+
+// read gives the bytes of a state for a merge: kept ones, or what is at a
+// touched path now.
+func (m *move) read(st checkpoints.State) ([]byte, error) {
+	b, err := m.session.blobs.Get(st.Digest, 0)
+	if err == nil || !errors.Is(err, blobs.ErrMissing) {
+		return b, err
+	}
+	for _, t := range m.touched {
+		if t.Now.State.Same(st) {
+			if now, rerr := m.session.ws.Read(t.Path, st.Size); rerr == nil && sha256.Sum256(now) == st.Digest {
+				return now, nil
+			}
+		}
+	}
+	return nil, err
 }
 
 // settle writes what came of an intent and folds it in.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -66,7 +67,7 @@ func (st *state) applyLine(l journal.Line) error {
 	err := l.Err
 	if err == nil {
 		var rec any
-		if rec, err = decodeRecord(l.Object); err == nil {
+		if rec, err = skim(l.Object); err == nil {
 			if _, ok := rec.(*rewoundRecord); !ok && st.pending != nil {
 				// The log did not end in the middle of this rewind, so there is
 				// nothing to complete, and what came of it is not known.
@@ -109,6 +110,11 @@ func (s *Session) resumeChildren(root disk.Root) error {
 	for _, f := range files {
 		name, ok := strings.CutSuffix(f.Name(), suffix)
 		if !ok {
+			if strings.HasSuffix(f.Name(), suffix+".tmp") { // cut off while it was written
+				if err := root.Remove(path.Join(s.place.dir, f.Name())); err != nil {
+					return storageError("what a fork left that was cut off cannot be removed", err)
+				}
+			}
 			continue
 		}
 		p := place{s.place.dir, name}
@@ -141,11 +147,16 @@ func (s *Session) resumeTurn() error {
 	}
 	g := s.stage(t)
 	for _, iv := range t.openIntervals() {
+		if iv.temp != "" && !s.state.closed {
+			if err := s.ws.Sweep(iv.path, iv.temp); err != nil {
+				return storageError("a write that was cut off could not be cleaned up", err)
+			}
+		}
 		now := s.ws.Look(iv.path).State
 		switch {
 		case s.state.closed && !breaks(iv.after, now):
 			if !iv.written {
-				g.fix(iv.path, nil)
+				g.fix(iv.path, nil, "")
 			}
 		case s.state.closed && iv.written:
 			// The next write sees that it is another and opens a seam.
@@ -154,7 +165,7 @@ func (s *Session) resumeTurn() error {
 				return err
 			}
 		case breaks(iv.after, now):
-			g.fix(iv.path, &now)
+			g.fix(iv.path, &now, "")
 		}
 	}
 	all := g.records()

@@ -81,6 +81,9 @@ type afterState struct {
 	State *checkpoints.State `json:"state"`
 	// Written: a tool of ours wrote it, so it is known although the turn goes on.
 	Written bool `json:"written,omitempty"`
+	// Temp is the unique part of the temporary name that the write uses: what
+	// a crash leaves under it is removed.
+	Temp string `json:"temp,omitempty"`
 }
 
 // endRecord ends a turn, or (open) leaves it open while the session is closed.
@@ -201,6 +204,8 @@ func decodeRecord(object []byte) (any, error) {
 		r = new(dirsRecord)
 	case "state":
 		r = new(stateRecord)
+	case "agent":
+		r = new(agentRecord)
 	default:
 		return nil, fmt.Errorf("a record of type %q, which this oinod does not know", t)
 	}

@@ -196,10 +196,35 @@ func newPlace(h *headerRecord) place {
 	}
 }
 
+// makePrivate makes directory name of root and its parents, for their owner
+// alone, whatever the umask.
+func makePrivate(root disk.Root, name string) error {
+	for i, c := range name + "/" {
+		if c != '/' {
+			continue
+		}
+		dir := name[:i]
+		err := root.Mkdir(dir, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = root.Chmod(dir, 0o700)
+		}
+		if err == nil {
+			err = root.SyncDir(path.Dir(dir))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // createLog takes the new session's lock and writes its log.
 func (s *Session) createLog(root disk.Root, records ...any) error {
 	s.place = newPlace(records[0].(*headerRecord))
-	if err := disk.MkdirAll(root, s.place.dir, 0o700); err != nil {
+	if err := makePrivate(root, s.place.dir); err != nil {
 		return err
 	}
 	lock, err := journal.TryLock(path.Join(root.Name(), s.place.lock()))

@@ -100,7 +100,11 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	if t := s.state.open; t != nil {
 		m.first = append(m.first, &endRecord{Type: "end", Turn: t.entry.id, Why: "rewind", Afters: afters})
 	}
-	m.wantsMove = p.Conversation == RewindConversation || p.Conversation == ForkConversation
+	// At the start of the conversation there is nowhere to move it to.
+	moves := p.Conversation == RewindConversation && (target != nil || s.state.leaf != nil)
+	if m.wantsMove = moves || p.Conversation == ForkConversation; !m.wantsMove {
+		m.record.Conversation = KeepConversation
+	}
 	if m.wantsMove && target != nil {
 		if m.result.Text, err = s.EntryText(target.id); err != nil {
 			return RewindResult{}, err

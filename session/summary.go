@@ -28,8 +28,9 @@ type Info struct {
 	LastUserMessage       string   `json:"lastUserMessage,omitempty"`
 	ParentSessionID       string   `json:"parentSessionId,omitempty"`
 	Agent                 string   `json:"agent,omitempty"`
-	ImportedFrom          string   `json:"importedFrom,omitempty"` // its id in the store it was imported from
-	Problem               string   `json:"problem,omitempty"`      // damaged, newer or ""
+	AgentSessionIDs       []string `json:"agentSessionIds,omitempty"` // by which clients of the agent know it
+	ImportedFrom          string   `json:"importedFrom,omitempty"`    // its id in the store it was imported from
+	Problem               string   `json:"problem,omitempty"`         // damaged, newer or ""
 }
 
 // ListParams selects sessions.
@@ -49,6 +50,7 @@ func (st *state) info() Info {
 		CreatedAt: st.head.CreatedAt, UpdatedAt: st.head.CreatedAt, Entries: len(st.order),
 		FirstUserMessage: st.firstMsg, LastUserMessage: st.lastMsg,
 		ParentSessionID: st.head.ParentSessionID, Agent: st.head.Agent, ImportedFrom: st.head.ImportedFrom,
+		AgentSessionIDs: st.agentIDs(),
 	}
 	if n := len(st.order); n > 0 {
 		i.UpdatedAt = max(i.UpdatedAt, st.order[n-1].createdAt)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints"
 )
@@ -219,6 +220,8 @@ type staging struct {
 	next   int
 	before []intervalRecord
 	after  []afterState
+
+	captured map[string]checkpoints.Captured // in advance, of paths to be opened; see capture
 }
 
 func (s *Session) stage(t *turn) *staging {
@@ -231,20 +234,47 @@ func (s *Session) stage(t *turn) *staging {
 
 // open captures path as the before of a new interval.
 func (g *staging) open(path string) (checkpoints.Captured, error) {
-	c, err := g.s.ws.Capture(path)
-	if err != nil {
-		return c, storageError("the contents of "+path+" could not be kept", err)
+	c, ok := g.captured[path]
+	if !ok {
+		var err error
+		if c, err = g.s.ws.Capture(path); err != nil {
+			return c, storageError("the contents of "+path+" could not be kept", err)
+		}
 	}
+	delete(g.captured, path)
 	g.before = append(g.before, intervalRecord{N: g.next, Path: path, Before: c.State, Parents: c.Parents, Error: c.Err})
 	g.newest[path] = &interval{n: g.next, turn: g.turn, path: path, before: c.State, err: c.Err}
 	g.next++
 	return c, nil
 }
 
+// capture captures in advance, and several at a time, what is about to be
+// opened. Where that fails each open captures its own, so that what fails
+// fails alone.
+func (g *staging) capture(names [][]string) {
+	var paths []string
+	seen := map[string]bool{}
+	for _, name := range slices.Concat(names...) {
+		if !seen[name] && g.newest[name] == nil {
+			seen[name] = true
+			paths = append(paths, name)
+		}
+	}
+	all, err := g.s.ws.CaptureAll(paths)
+	if err != nil {
+		return
+	}
+	g.captured = make(map[string]checkpoints.Captured, len(paths))
+	for i, path := range paths {
+		g.captured[path] = all[i]
+	}
+}
+
 // fix sets the after state of path's newest interval; nil makes it unknown.
-func (g *staging) fix(path string, state *checkpoints.State) {
+// temp is of the write that brings the state about.
+func (g *staging) fix(path string, state *checkpoints.State, temp string) {
 	iv := g.newest[path]
-	g.after = append(g.after, afterState{N: iv.n, State: state, Written: state != nil})
+	g.after = append(g.after, afterState{N: iv.n, State: state, Written: state != nil, Temp: temp})
 	iv.after, iv.written = checkpoints.State{}, state != nil
 	if state != nil {
 		iv.after = *state
@@ -324,21 +354,29 @@ func (s *Session) Record(ctx context.Context, reqs []RecordRequest) []RecordRepl
 	}
 	defer end()
 	var g *staging
+	names := make([][]string, len(reqs)) // what the paths of each are called here
 	for i, req := range reqs {
 		t, err := s.openTurn(req.EntryID)
+		if err == nil {
+			names[i], err = s.resolve(req.Paths)
+		}
 		if err != nil {
 			replies[i].Err = err
-			continue
-		}
-		if g == nil {
+		} else if g == nil {
 			g = s.stage(t)
-		}
-		if replies[i], err = g.record(req.Paths); err != nil {
-			replies[i] = RecordReply{Err: err}
 		}
 	}
 	if g == nil {
 		return replies
+	}
+	g.capture(names)
+	for i := range reqs {
+		if replies[i].Err != nil {
+			continue
+		}
+		if replies[i], err = g.record(names[i]); err != nil {
+			replies[i] = RecordReply{Err: err}
+		}
 	}
 	if err := g.commit(); err != nil {
 		return fail(err)
@@ -346,17 +384,22 @@ func (s *Session) Record(ctx context.Context, reqs []RecordRequest) []RecordRepl
 	return replies
 }
 
-// record stages one request, all its paths or none.
-func (g *staging) record(paths []string) (RecordReply, error) {
-	r := RecordReply{EntryID: g.turn.entry.id, Recorded: []string{}, Known: []string{}}
-	var names []string
+// resolve gives the names that paths have here, or why one of them has none.
+func (s *Session) resolve(paths []string) ([]string, error) {
+	names := make([]string, 0, len(paths))
 	for _, p := range paths {
-		resolved, err := g.s.ws.Resolve(p)
+		resolved, err := s.ws.Resolve(p)
 		if err != nil {
-			return r, err
+			return nil, err
 		}
 		names = append(names, resolved...)
 	}
+	return names, nil
+}
+
+// record stages one request.
+func (g *staging) record(names []string) (RecordReply, error) {
+	r := RecordReply{EntryID: g.turn.entry.id, Recorded: []string{}, Known: []string{}}
 	seen := map[string]bool{}
 	for _, name := range names {
 		if seen[name] {
@@ -366,7 +409,7 @@ func (g *staging) record(paths []string) (RecordReply, error) {
 		if iv := g.newest[name]; iv != nil {
 			r.Known = append(r.Known, name)
 			if iv.written {
-				g.fix(name, nil)
+				g.fix(name, nil, "")
 			}
 			continue
 		}
@@ -398,6 +441,9 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 	t, err := s.openTurn("")
 	if err != nil {
 		return WriteResult{}, err
+	}
+	if strings.HasSuffix(path, "/") {
+		return WriteResult{}, &checkpoints.PathError{Path: path, Kind: "bad_path", Msg: "the name of a file does not end in a slash"}
 	}
 	names, err := s.ws.Resolve(path)
 	if err != nil {
@@ -447,15 +493,16 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 			return res, storageError("the new contents of "+target+" could not be kept", err)
 		}
 	}
-	g.fix(target, &after)
+	temp := s.ws.TempName()
+	g.fix(target, &after, temp)
 	if err := g.commit(); err != nil {
 		return res, err
 	}
-	if _, err := s.ws.Write(target, data); err != nil {
+	if _, err := s.ws.Write(target, data, temp); err != nil {
 		// The log says what was to be there; say what is.
 		g := s.stage(t)
 		left := s.ws.Look(target).State
-		g.fix(target, &left)
+		g.fix(target, &left, "")
 		if cerr := g.commit(); cerr != nil {
 			return res, errors.Join(writeError(target, err), cerr)
 		}
@@ -505,19 +552,23 @@ func (s *Session) endTurn(t *turn, why string, open bool) error {
 // fixAfters looks at what the turn's paths are now, where that is not known,
 // and keeps their contents, synced.
 func (s *Session) fixAfters(t *turn) ([]afterState, error) {
+	var paths []string
 	var afters []afterState
 	for _, iv := range t.openIntervals() {
-		if iv.written {
-			continue
+		if !iv.written {
+			paths = append(paths, iv.path)
+			afters = append(afters, afterState{N: iv.n})
 		}
-		c, err := s.ws.Capture(iv.path)
-		if err != nil {
-			return nil, storageError("the contents of "+iv.path+" could not be kept", err)
-		}
-		afters = append(afters, afterState{N: iv.n, State: &c.State})
 	}
 	if len(afters) == 0 {
 		return nil, nil
+	}
+	all, err := s.ws.CaptureAll(paths)
+	if err != nil {
+		return nil, storageError("the contents of what the turn left could not be kept", err)
+	}
+	for i := range afters {
+		afters[i].State = &all[i].State
 	}
 	return afters, s.syncBlobs()
 }

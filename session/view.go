@@ -133,6 +133,29 @@ func (v *View) Each(ctx context.Context, all bool, f func(ViewEntry) error) erro
 	return nil
 }
 
+// Messages is Each with the chunks of one message put together, as Replay does.
+func (v *View) Messages(ctx context.Context, all bool, f func(ViewEntry) error) error {
+	var first ViewEntry // of the message under way, if its entry is a chunk
+	c := coalescer{next: func(e Entry) error {
+		entry := first
+		entry.Entry = e
+		return f(entry)
+	}}
+	err := v.Each(ctx, all, func(e ViewEntry) error {
+		if !c.continues(e.Entry) {
+			if err := c.flush(); err != nil {
+				return err
+			}
+			first = e
+		}
+		return c.add(e.Entry)
+	})
+	if err != nil {
+		return err
+	}
+	return c.flush()
+}
+
 // AmbiguousError is a prefix that several sessions' ids begin with.
 type AmbiguousError struct {
 	Prefix string

@@ -201,10 +201,12 @@ func TestWhatWasCollectedIsKeptAnew(t *testing.T) {
 		put(t, a, c)
 	}
 	require.NoError(t, a.Sync())
-	release()
 	for _, c := range all {
+		put(t, a, c) // and knows where each is, with the files open
+		requireHas(t, a, c)
 		requireHas(t, b, c)
 	}
+	release()
 	_, err = b.Collect(only(), false)
 	require.NoError(t, err)
 	release, err = a.Hold()

@@ -130,11 +130,13 @@ func (y *story) live() error {
 }
 
 // check opens the store as the next process does: what was acknowledged is
-// there, nothing is wrong, and what is put now is there after the next power cut.
+// there, nothing is wrong, and what is put now is there after the next power
+// cut, whether it was looked at before or not.
 func (y *story) check(t *testing.T, f *disktest.FS, msg string) {
 	t.Helper()
-	next := newStory(f.Root("/agent"), y.codec)
-	s := next.open()
+	other := f.AfterPowerCut(disktest.Keep(0, 100))
+	y.checkPut(t, other, newStory(other.Root("/agent"), y.codec).open(), msg)
+	s := newStory(f.Root("/agent"), y.codec).open()
 	for d, content := range y.contents {
 		got, err := s.Get(d, 0)
 		if err != nil {
@@ -144,6 +146,12 @@ func (y *story) check(t *testing.T, f *disktest.FS, msg string) {
 		}
 		require.True(t, bytes.Equal(content, got), msg)
 	}
+	y.checkPut(t, f, s, msg)
+}
+
+func (y *story) checkPut(t *testing.T, f *disktest.FS, s *Store, msg string) {
+	t.Helper()
+	next := newStory(s.root, y.codec)
 	for n := range 24 {
 		require.NoError(t, next.put(s, storyContent(n)), msg)
 	}
@@ -158,6 +166,7 @@ func (y *story) check(t *testing.T, f *disktest.FS, msg string) {
 
 func newFaultyDisk() (*disktest.FS, disk.Root) {
 	f := disktest.New()
+	f.PageSize = 64 // so that frames are torn within
 	return f, f.Root("/agent")
 }
 

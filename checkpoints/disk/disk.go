@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -183,4 +184,21 @@ func Publish(r Root, name string, data []byte, perm fs.FileMode) error {
 // MakePrivate makes the directory dir (an absolute path, of this machine's
 // form) and its missing parents, for its owner alone. One that exists is left
 // as it is.
-func MakePrivate(dir string) error { return os.MkdirAll(dir, 0o700) }
+func MakePrivate(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+		if err := MakePrivate(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		if info, err := os.Stat(dir); err != nil || info.IsDir() {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700) // whatever the umask took away
+}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -92,6 +93,28 @@ func TestARemovedLockIsTakenAnew(t *testing.T) {
 	require.NoError(t, l.Unlock())
 }
 
+// A locker may have opened the file just before it was removed: it then has
+// locked what no name leads to, and must see that.
+func TestALockOnARemovedFileIsNone(t *testing.T) {
+	path := lockPath(t)
+	require.NoError(t, makeLockFile(path))
+	f := flock.New(path, flock.SetFlag(os.O_RDWR))
+	ok, err := f.TryLock()
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.True(t, stillThere(path, f))
+	if os.PathSeparator != '/' {
+		t.Skip("an open file cannot be removed here")
+	}
+	require.NoError(t, os.Remove(path))
+	require.False(t, stillThere(path, f))
+	l, err := TryLock(path)
+	require.NoError(t, err)
+	require.False(t, stillThere(path, f))
+	require.NoError(t, l.Unlock())
+	require.NoError(t, f.Unlock())
+}
+
 // Lockers and removers at once: whoever has the lock is alone.
 func TestNobodyLocksARemovedFile(t *testing.T) {
 	path := lockPath(t)
@@ -99,7 +122,7 @@ func TestNobodyLocksARemovedFile(t *testing.T) {
 	var together sync.WaitGroup
 	for worker := range 8 {
 		together.Go(func() {
-			for range 200 {
+			for range 1000 {
 				l, err := TryLock(path)
 				if err != nil {
 					var locked *LockedError

@@ -21,6 +21,7 @@ const logName = "sessions/a.jsonl"
 func newDisk(t testing.TB) (*disktest.FS, disk.Root) {
 	t.Helper()
 	f := disktest.New()
+	f.PageSize = 512
 	root := f.Root("/agent")
 	require.NoError(t, disk.MkdirAll(root, "sessions", 0o700))
 	return f, root
@@ -278,9 +279,26 @@ func TestNoFaultHarmsWhatWasAcknowledged(t *testing.T) {
 				f.FailAt(0, nil)
 				holds(t, root, acked, tried, msg)
 				holds(t, f.AfterPowerCut(nil).Root("/agent"), acked, tried, msg)
+				goesOn(t, f, root, msg)
 			}
 		}
 	}
+}
+
+// goesOn opens a log after a fault, adds to it, and cuts the power: all that
+// the writer was shown is there.
+func goesOn(t *testing.T, f *disktest.FS, root disk.Root, msg string) {
+	t.Helper()
+	want := contents(t, root)
+	w, err := OpenWriter(root, logName, 1<<20, func(l Line) error { return l.Err })
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	require.NoError(t, err, msg)
+	_, err = w.Append(object(7))
+	require.NoError(t, err, msg)
+	require.NoError(t, w.Close())
+	require.Equal(t, append(want, string(object(7))), contents(t, f.AfterPowerCut(nil).Root("/agent")), msg)
 }
 
 func TestAWriteThatFailsForAWhileDoesNotBreakTheLog(t *testing.T) {

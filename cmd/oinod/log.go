@@ -76,7 +76,7 @@ func logText(ctx context.Context, out *bufio.Writer, v *session.View, all bool) 
 	for _, d := range v.Damage {
 		fmt.Fprintf(out, "damaged   %s\n", oneLine(d.Message))
 	}
-	return v.Each(ctx, all, func(e session.ViewEntry) error {
+	return v.Messages(ctx, all, func(e session.ViewEntry) error {
 		mark := " "
 		if e.Left {
 			mark = "-"

@@ -94,7 +94,7 @@ Without a command it serves, when its input is not a terminal.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.agentDir, "agent-dir", "", "where sessions and settings.json are kept (default: OINO_AGENT_DIR, else ~/.oino)")
 	flags.StringVar(&p.logLevel, "log-level", "", "what is logged to stderr: trace, debug, info, warn, error (default: OINO_LOG, else warn)")
-	root.AddCommand(p.serveCommand(), p.sessionsCommand(), p.logCommand(), p.checkCommand(), p.gcCommand(), p.demoCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.sessionsCommand(), p.logCommand(), p.checkCommand(), p.gcCommand(), p.importCommand(), p.demoCommand(), p.versionCommand())
 	return root
 }
 

@@ -182,7 +182,9 @@ func TestARenameIsOneThing(t *testing.T) {
 }
 
 func TestPagesThatAreNotKeptAreZeros(t *testing.T) {
+	const pageSize = 100
 	f := New()
+	f.PageSize = pageSize
 	r := f.Root("/w")
 	write(t, r, "a", strings.Repeat("x", 3*pageSize))
 	require.NoError(t, r.SyncDir("."))

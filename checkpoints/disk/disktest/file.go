@@ -175,7 +175,7 @@ func (f *file) Truncate(size int64) error {
 			n.data = append(n.data, make([]byte, grow)...)
 		}
 		n.data = slices.Clip(n.data[:size])
-		n.cut(size)
+		n.cut(size, f.fs.PageSize)
 		n.mtime = f.fs.clock
 		return nil
 	})
@@ -186,7 +186,7 @@ func (f *file) Sync() error {
 		if f.node.mode.IsDir() {
 			f.fs.syncDir(f.node)
 		} else {
-			f.node.sync()
+			f.node.sync(f.fs.PageSize)
 		}
 		return nil
 	}, f.node.failSync)

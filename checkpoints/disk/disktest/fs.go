@@ -28,6 +28,10 @@ type Op struct {
 
 // FS is a file system. It is safe for concurrent use.
 type FS struct {
+	// PageSize is what is written as a whole, as far as files are concerned:
+	// 4096 unless a test makes it smaller, first of all.
+	PageSize int
+
 	mu      sync.Mutex
 	top     *node
 	pending []change // to directories, oldest first, not synced
@@ -68,7 +72,7 @@ type entry struct {
 
 // New returns an empty file system.
 func New() *FS {
-	f := &FS{top: newNode(fs.ModeDir | 0o755), locks: map[string]*lock{}, cutAt: -1, clock: time.Unix(1e9, 0)}
+	f := &FS{PageSize: 4096, top: newNode(fs.ModeDir | 0o755), locks: map[string]*lock{}, cutAt: -1, clock: time.Unix(1e9, 0)}
 	f.changed.L = &f.mu
 	return f
 }
@@ -232,7 +236,7 @@ func (f *FS) AfterPowerCut(keep func() bool) *FS {
 		}
 	}
 	g := New()
-	g.clock = f.clock
+	g.PageSize, g.clock = f.PageSize, f.clock
 	clones := map[*node]*node{}
 	var clone func(n *node) *node
 	clone = func(n *node) *node {
@@ -251,7 +255,7 @@ func (f *FS) AfterPowerCut(keep func() bool) *FS {
 			c.syncedEntries = maps.Clone(c.entries)
 			return c
 		}
-		c.data = mix(n.synced, n.data, keep)
+		c.data = mix(n.synced, n.data, f.PageSize, keep)
 		c.synced = slices.Clone(c.data)
 		return c
 	}
@@ -259,11 +263,9 @@ func (f *FS) AfterPowerCut(keep func() bool) *FS {
 	return g
 }
 
-const pageSize = 4096
-
 // sync makes the data durable, but for pages that a failed sync has forgotten
 // and nobody has written since.
-func (n *node) sync() {
+func (n *node) sync(pageSize int) {
 	synced := slices.Clone(n.data)
 	for start := 0; start < min(len(n.data), len(n.forgotten)); start += pageSize {
 		end := min(start+pageSize, len(n.data))
@@ -282,12 +284,12 @@ func (n *node) sync() {
 func (n *node) failSync() { n.forgotten = slices.Clone(n.data) }
 
 // cut is a truncation to size; the page it cuts through is written again.
-func (n *node) cut(size int64) {
-	n.forgotten = n.forgotten[:min(int64(len(n.forgotten)), size/pageSize*pageSize)]
+func (n *node) cut(size int64, pageSize int) {
+	n.forgotten = n.forgotten[:min(int64(len(n.forgotten)), size/int64(pageSize)*int64(pageSize))]
 }
 
 // mix returns old with the size and pages of new that are kept.
-func mix(old, new []byte, keep func() bool) []byte {
+func mix(old, new []byte, pageSize int, keep func() bool) []byte {
 	size := len(old)
 	if len(new) != len(old) && keep() {
 		size = len(new)
