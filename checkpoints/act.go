@@ -133,6 +133,7 @@ func (j *job) failedIO(doing string, err error) {
 // doubted notes that a job is done and that not all of it is sure.
 func (j *job) doubted(doing string, err error) {
 	f := ioFailure(j.Path, doing, err)
+	f.Back = true
 	j.doubt = &f
 }
 

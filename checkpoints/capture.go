@@ -42,7 +42,7 @@ func (w *Workspace) CaptureAll(paths []string) ([]Captured, error) {
 }
 
 func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, error) {
-	p, err := w.locate(path)
+	p, err := dirs.locate(w, path)
 	if err != nil {
 		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, nil
 	}
@@ -117,24 +117,4 @@ func (r *watched) Seek(offset int64, whence int) (int64, error) {
 		r.err = err
 	}
 	return n, err
-}
-
-// parentsOf is what a capture notes of the directories above p.
-func (p place) parentsOf(v view) []Parent {
-	var noted []Parent
-	for _, s := range v.parents {
-		if s.kind == Dir && s.mode != 0o755 {
-			noted = append(noted, Parent{Path: p.root.path(s.rel), Mode: s.mode})
-		}
-	}
-	if n := len(v.parents); n > 0 && v.parents[n-1].kind != Dir {
-		// Nothing is below what is missing, or is no directory.
-		first := v.parents[n-1].rel
-		for i := len(first); i <= len(p.rel); i++ {
-			if i < len(p.rel) && p.rel[i] == '/' {
-				noted = append(noted, Parent{Path: p.root.path(p.rel[:i]), Absent: true})
-			}
-		}
-	}
-	return noted
 }

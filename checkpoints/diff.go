@@ -129,25 +129,6 @@ func (w *Workspace) content(path string, s State) ([]byte, error) {
 	return w.blobs.Get(s.Digest, maxDiffed)
 }
 
-// Contents returns what NewPlan's read shall be: it reads a state of the
-// touched paths from the blob store or, where it is the present, from the path itself.
-func (w *Workspace) Contents(touched []Touched) func(State) ([]byte, error) {
-	at := map[State]string{}
-	for _, t := range touched {
-		at[t.Now.State.comparable()] = t.Path
-	}
-	return func(s State) ([]byte, error) {
-		s = s.comparable()
-		if path, ok := at[s]; ok && s.Kind == File {
-			content, err := w.Read(path, s.Size)
-			if err == nil && digestOf(content) == s.Digest {
-				return content, nil
-			}
-		}
-		return w.blobs.Get(s.Digest, 0)
-	}
-}
-
 // label names one side of a patch, relative to its root as git does.
 func (w *Workspace) label(side, path string, s State) string {
 	if s.Kind == Absent {

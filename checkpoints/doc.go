@@ -6,7 +6,9 @@
 //
 // A Workspace is the roots of a session. Resolve turns what a peer calls a
 // path into the one name the path has here; Look says what it is now; Capture
-// does so and keeps its contents, so that it can come back.
+// does so and keeps its contents, so that it can come back. Absent is only what
+// the system says does not exist, below directories that were seen; whatever
+// else goes wrong is Uncovered. What is no regular file is never opened.
 //
 // # Rewinding
 //
@@ -19,9 +21,27 @@
 // intent after a crash at any point: it finishes what was begun.
 //
 // Act goes through the whole plan in phases, so that a full disk is met before
-// anything has changed: all new contents are written and synced under
-// temporary names beside their targets; then each path is looked at once more
-// and replaced by a rename, a thing in the way of another kind being set aside
-// under a temporary name; then deletions and what was set aside are removed,
-// directories only when empty; then modes of directories.
+// anything has changed:
+//
+//	open        directories that do not let their owner write are opened for the time
+//	take stock  when recovering: how far did the last Act come? (see takeStock)
+//	stage       all new contents, under temporary names, synced
+//	set aside   what is of another kind than what shall come, under a temporary name
+//	place       each path is looked at once more, then replaced by a rename, or
+//	            made over nobody where nothing was
+//	remove      what shall be gone and what was set aside; directories only when empty
+//	finish      modes of directories, and a last sync
+//
+// A path whose step fails keeps what it had and is named with the cause; the
+// others go on. At any moment a path holds all of what it was, all of what it
+// shall be, or (between set aside and place) nothing, with what it was beside it.
+//
+// # Not promised
+//
+// Who writes a file in the instant between its last look and the rename loses
+// that write; between the two lies no work of ours. A replaced file is a new one under the old
+// name: its other names (hard links) keep the old bytes, and extended
+// attributes and access lists stay with those. Owners are kept where the
+// process may give files away. On a file system that cannot sync, nothing is
+// durable.
 package checkpoints

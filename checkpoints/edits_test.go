@@ -2,24 +2,17 @@ package checkpoints
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/oino-dev/oinod/checkpoints/blobs"
-	"github.com/oino-dev/oinod/checkpoints/disk"
-	"github.com/oino-dev/oinod/checkpoints/disk/disktest"
 )
 
 // codes are the failures by path, as their codes.
@@ -277,7 +270,12 @@ func TestOverwriteAndMergeCanBeRedone(t *testing.T) {
 		}
 		require.NoError(t, capture(w, base+"/f")) // what the agent left is kept too
 		w.blobs.Put([]byte("1\n2\n3\nFOUR\n"))
-		p := NewPlan(r.touched, on, w.Contents(r.touched))
+		p := NewPlan(r.touched, on, func(s State) ([]byte, error) {
+			if content, err := w.blobs.Get(s.Digest, 0); err == nil {
+				return content, nil
+			}
+			return w.Read(base+"/f", s.Size) // the present
+		})
 		in, failed, err := w.Prepare(t.Context(), p)
 		require.NoError(t, err)
 		o := w.Act(t.Context(), in, false)
@@ -298,133 +296,6 @@ func TestOverwriteAndMergeCanBeRedone(t *testing.T) {
 func capture(w *Workspace, path string) error {
 	_, err := w.Capture(path)
 	return err
-}
-
-// A disk that asks for permission, as it does not ask root: to change names in
-// a directory takes its write bit.
-func TestClosedDirectoriesAreOpenedForTheTime(t *testing.T) {
-	a := tree{"d": mdir(0o555), "d/f": mfile(0o444, "v0"), "d/e": mdir(0o500), "d/e/g": file("v0"), "n": mdir(0o555), "k": mdir(0o500), "k/x": file("x")}
-	b := tree{"d": mdir(0o555), "d/f": mfile(0o444, "v1"), "d/e": mdir(0o500), "d/e/g": file("v1"), "d/new": file("n"), "n": mdir(0o555), "n/m": mdir(0o555), "n/m/o": file("o"), "k": file("was closed")}
-	s := newScene(t, a, b)
-	permit := func(r disk.Root, changed *[]string) func(disktest.Op) error {
-		return func(op disktest.Op) error {
-			switch op.Kind {
-			case "create", "mkdir", "remove", "rename", "link", "symlink":
-				*changed = append(*changed, path.Dir(op.Name))
-			}
-			return nil
-		}
-	}
-	// The disk in memory cannot be asked from within an operation, so the
-	// modes are followed as they are set.
-	modes := map[string]fs.FileMode{}
-	for name, what := range b {
-		if m, ok := strings.CutPrefix(what, "dir "); ok {
-			var bits uint32
-			fmt.Sscanf(m, "%o", &bits)
-			modes[name] = fs.FileMode(bits)
-		}
-	}
-	w := openOn(t, s.fs, s.kept)
-	var changed []string
-	var refused []string
-	asked := permit(nil, &changed)
-	w.roots[0].disk = permitting{w.roots[0].disk, func(dir string) error {
-		if m, ok := modes[dir]; ok && m&0o300 != 0o300 {
-			refused = append(refused, dir)
-			return syscall.EACCES
-		}
-		return nil
-	}, func(name string, mode fs.FileMode) { modes[name] = mode }}
-	_ = asked
-	_, failed := s.rewind(t, w)
-	require.Empty(t, failed)
-	require.Empty(t, refused)
-	require.Equal(t, a, treeOn(t, s.fs.Root("/w")))
-}
-
-// permitting is a disk that asks before names change in a directory.
-type permitting struct {
-	disk.Root
-	ask   func(dir string) error
-	chmod func(name string, mode fs.FileMode)
-}
-
-func (d permitting) may(names ...string) error {
-	for _, name := range names {
-		if err := d.ask(path.Dir(name)); err != nil {
-			return &fs.PathError{Op: "change", Path: name, Err: err}
-		}
-	}
-	return nil
-}
-
-func (d permitting) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
-	if flag&os.O_CREATE != 0 {
-		if err := d.may(name); err != nil {
-			return nil, err
-		}
-	}
-	return d.Root.OpenFile(name, flag, perm)
-}
-
-func (d permitting) Symlink(target, name string) error {
-	return errors.Join(d.may(name), d.Root.Symlink(target, name))
-}
-
-func (d permitting) Link(old, new string) error {
-	if err := d.may(new); err != nil {
-		return err
-	}
-	return d.Root.Link(old, new)
-}
-
-func (d permitting) Mkdir(name string, perm fs.FileMode) error {
-	if err := d.may(name); err != nil {
-		return err
-	}
-	err := d.Root.Mkdir(name, perm)
-	if err == nil {
-		d.chmod(name, perm)
-	}
-	return err
-}
-
-func (d permitting) Rename(old, new string) error {
-	if err := d.may(old, new); err != nil {
-		return err
-	}
-	return d.Root.Rename(old, new)
-}
-
-func (d permitting) Remove(name string) error {
-	if err := d.may(name); err != nil {
-		return err
-	}
-	return d.Root.Remove(name)
-}
-
-func (d permitting) Chmod(name string, mode fs.FileMode) error {
-	err := d.Root.Chmod(name, mode)
-	if err == nil {
-		d.chmod(name, mode)
-	}
-	return err
-}
-
-func TestADirectoryThatStaysClosedIsNamed(t *testing.T) {
-	a, b := tree{"d/f": file("v0"), "e": file("v0")}, tree{"d/f": file("v1"), "e": file("v1")}
-	s := newScene(t, a, b)
-	w := openOn(t, s.fs, s.kept)
-	w.roots[0].disk = permitting{w.roots[0].disk, func(dir string) error {
-		if dir == "d" {
-			return syscall.EACCES
-		}
-		return nil
-	}, func(string, fs.FileMode) {}}
-	_, failed := s.rewind(t, w)
-	require.Equal(t, []Failure{{Path: "/w/d/f", Code: CodeIO, Message: "its directory /w/d cannot be written in: permission denied"}}, failed)
-	require.Equal(t, tree{"d/f": file("v1"), "e": file("v0")}, treeOn(t, s.fs.Root("/w")).bare())
 }
 
 func TestADiskWithoutHardLinks(t *testing.T) {
@@ -457,124 +328,3 @@ func TestPathsOfSeveralRootsAndOfNone(t *testing.T) {
 	require.Equal(t, CodeOutsideRoots, o.Failed[0].Code)
 	require.Equal(t, tree{"a/f": file("v0"), "b/f": file("v1")}, treeOf(t, top).bare())
 }
-
-// name, kind and bytes at random, deep enough that kinds collide.
-func someTree() *rapid.Generator[tree] {
-	return rapid.Custom(func(t *rapid.T) tree {
-		tr := tree{}
-		for range rapid.IntRange(0, 7).Draw(t, "n") {
-			name := rapid.SampledFrom([]string{"a", "b", "a/a", "a/b", "b/a", "a/a/a", "c", "c/a", "c/a/b"}).Draw(t, "name")
-			clash := false
-			for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-				if what, ok := tr[dir]; ok && !strings.HasPrefix(what, "dir") {
-					clash = true
-				}
-			}
-			for other := range tr {
-				clash = clash || strings.HasPrefix(other, name+"/")
-			}
-			if clash || tr[name] != "" {
-				continue
-			}
-			tr[name] = rapid.SampledFrom([]string{file("1"), file("2"), mfile(0o600, "1"), link("a"), link("x"), dir(), mdir(0o700)}).Draw(t, "what")
-		}
-		return tr
-	})
-}
-
-// whole adds the directories that a tree's names imply.
-func (tr tree) whole() tree {
-	out := with(tr)
-	for name := range tr {
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			if out[dir] == "" {
-				out[dir] = "dir 0755"
-			}
-		}
-	}
-	return out
-}
-
-// The agent makes b of a, the user u of b, at random. A rewind brings back
-// what is as the agent left it, keeps what is not, and touches nothing else. Where the user
-// did nothing, all comes back; and a redo undoes it.
-func TestARewindKeepsTheUsersAndBringsBackTheRest(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		a, b := someTree().Draw(rt, "a").whole(), someTree().Draw(rt, "b").whole()
-		u := b
-		if rapid.Bool().Draw(rt, "user") {
-			u = someTree().Draw(rt, "u").whole()
-		}
-		s := newScene(t, a, b)
-		if u2 := u; true {
-			s.fs = disktest.New()
-			u2.plantOn(t, s.fs.Root("/w"))
-		}
-		w := openOn(t, s.fs, s.kept)
-		touched := map[string]bool{}
-		for i := range s.touched {
-			s.touched[i].Now = w.Look(s.touched[i].Path)
-			touched[strings.TrimPrefix(s.touched[i].Path, "/w/")] = true
-		}
-		p := NewPlan(s.touched, Keep, never)
-		in, unprepared, err := w.Prepare(context.Background(), p)
-		require.NoError(t, err)
-		above := map[string][]Parent{}
-		for _, step := range in.Steps {
-			above[step.Path] = w.Parents(step.Path)
-		}
-		o := w.Act(context.Background(), in, false)
-		got := treeOn(t, s.fs.Root("/w"))
-		failed := codes("/w", append(append(p.Failed, unprepared...), o.Failed...))
-		if len(unprepared)+len(o.Failed) > 0 {
-			rt.Fatalf("the plan promised more than could be done: %v %v", unprepared, o.Failed)
-		}
-		holdsAny := func(name string) bool { return holds(with(a, b, u, got), name) }
-		for name := range with(a, b, u, got) {
-			is := got[name]
-			_, bad := failed[name]
-			switch {
-			case touched[name] && bad:
-				if is != u[name] {
-					rt.Fatalf("%s failed (%s) and is %q, was %q", name, failed[name], is, u[name])
-				}
-			case touched[name]:
-				if is != a[name] && !(a[name] == "" && strings.HasPrefix(is, "dir")) {
-					rt.Fatalf("%s is %q, should be %q", name, is, a[name])
-				}
-				if u[name] != b[name] && u[name] != a[name] && is != u[name] && !holdsAny(name) {
-					rt.Fatalf("%s was the user's %q and is %q", name, u[name], is)
-				}
-			case is != u[name] && !holdsAny(name):
-				rt.Fatalf("%s was never touched, was %q and is %q", name, u[name], is)
-			}
-		}
-		for name := range got {
-			if strings.Contains(name, ".oino-") {
-				rt.Fatal(name)
-			}
-		}
-		if len(failed) > 0 {
-			return
-		}
-		if len(u) == len(b) && fmt.Sprint(u) == fmt.Sprint(b) && fmt.Sprint(got) != fmt.Sprint(a) {
-			rt.Fatalf("all was as the agent left it, and %v is not %v", got, a)
-		}
-		var back []Touched
-		for _, step := range in.Steps {
-			back = append(back, Touched{Path: step.Path, Target: step.Saved, Left: step.To, Parents: above[step.Path], Now: w.Look(step.Path)})
-		}
-		p = NewPlan(back, Keep, never)
-		in, unprepared, err = w.Prepare(context.Background(), p)
-		require.NoError(t, err)
-		o = w.Act(context.Background(), in, false)
-		if all := slices.Concat(p.Failed, unprepared, o.Failed); len(all) > 0 {
-			rt.Fatalf("redo: %v", all)
-		}
-		if got := treeOn(t, s.fs.Root("/w")); fmt.Sprint(got) != fmt.Sprint(u) {
-			rt.Fatalf("redo gives %v, was %v", got, u)
-		}
-	})
-}
-
-var _ = filepath.Join

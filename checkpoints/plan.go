@@ -40,6 +40,9 @@ type Failure struct {
 	Message string `json:"error"`
 	// Full is set for an io failure whose cause is a full disk or quota.
 	Full bool `json:"full,omitempty"`
+	// Back is set where the path is as it should be and only the disk did not
+	// confirm it.
+	Back bool `json:"back,omitempty"`
 }
 
 // Parent is a directory above a captured path, as it was when the path was

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
@@ -84,6 +81,15 @@ type seen struct {
 	trusted bool // a change since would show in the stamp
 }
 
+// seenNow is what v has just seen.
+func seenNow(v view) seen {
+	s := seen{stamp: v.stamp, state: v.state, owner: nobody, trusted: v.info != nil && v.stamp.settled(v.at)}
+	if v.info != nil {
+		s.owner = ownerOf(v.info)
+	}
+	return s
+}
+
 // Prepare verifies every content that the plan needs, saves the present of every
 // path it will touch (whatever its size, in the blob store; synced when Prepare
 // returns), keeps merged contents, and chooses temporary names. Steps that
@@ -120,6 +126,10 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 		err   error
 	}
 	results := make([]result, len(steps))
+	w.mu.Lock()
+	looked := w.looked
+	w.looked = nil
+	w.mu.Unlock()
 	dirs := newParents()
 	each(len(steps), func(i int) string { return steps[i].Path }, func(h *handle, i int) {
 		r := &results[i]
@@ -127,7 +137,7 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 		if r.err = ctx.Err(); r.err != nil {
 			return
 		}
-		v, err := w.inspect(r.step, dirs, h, f != nil)
+		v, err := w.inspect(r.step, looked[r.step.Path], dirs, h, f != nil)
 		if err != nil {
 			r.err = err
 			return
@@ -135,10 +145,7 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 		r.step.Saved = v.state
 		r.sight = Sight{State: v.state, Err: v.err}
 		r.sight.Blocked, r.sight.BlockedBy = w.blocked(r.step.Path, v)
-		r.seen = seen{stamp: v.stamp, state: v.state, owner: nobody, trusted: v.info != nil && v.stamp.settled(time.Now())}
-		if v.info != nil {
-			r.seen.owner = ownerOf(v.info)
-		}
+		r.seen = seenNow(v)
 		switch {
 		case v.state.Kind == Uncovered && v.state.Reason == Unreadable:
 			r.fail = &Failure{Path: r.step.Path, Code: CodeIO, Message: "cannot be read now: " + v.err}
@@ -178,11 +185,19 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 	return good, append(failed, blocked...), nil
 }
 
-// inspect looks at a step's path, keeping what is there if save is set.
-func (w *Workspace) inspect(s Step, dirs *parents, h *handle, save bool) (view, error) {
+// inspect looks at a step's path, keeping what is there if save is set. What
+// was looked at a moment ago, and is in the store, is not read again.
+func (w *Workspace) inspect(s Step, l seen, dirs *parents, h *handle, save bool) (view, error) {
 	p, err := dirs.locate(w, s.Path)
 	if err != nil {
 		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: cause(err).Error()}, nil
+	}
+	if l.trusted && (!save || w.blobs.Has(l.state.Digest)) {
+		v, err := p.view(dirs, h, nil)
+		if err == nil && v.info != nil && v.stamp == l.stamp {
+			v.state = l.state
+			return v, nil
+		}
 	}
 	if !save {
 		return p.view(dirs, h, digest)
@@ -230,91 +245,4 @@ func (w *Workspace) supply(s Step, merged map[string][]byte, f *fresh) (*Failure
 		return &fail, nil
 	}
 	return nil, nil
-}
-
-// writes reports whether a step puts other bytes at its path.
-func (s Step) writes() bool {
-	return s.To.Kind == File && !s.chmods()
-}
-
-// chmods reports whether a step changes at most the mode of a file: its bytes,
-// its inode and its time stay as they are.
-func (s Step) chmods() bool {
-	return s.To.Kind == File && s.From.Kind == File && s.To.Digest == s.From.Digest
-}
-
-// intent chooses names for what Act makes and sets aside, and lists what else
-// must be known after a crash.
-func (w *Workspace) intent(steps []Step) Intent {
-	in := Intent{Steps: steps}
-	unique := w.tempNames()
-	wanted := wantedDirs(steps)
-	dirs := newParents()
-	making, opening := map[string]bool{}, map[string]bool{}
-	for i := range steps {
-		s := &steps[i]
-		p, err := dirs.locate(w, s.Path)
-		if err != nil {
-			continue
-		}
-		name := tempNear(p.rel, fmt.Sprintf("%s-%d", unique, i))
-		if s.setsAside(wanted[s.Path]) {
-			s.Aside = p.root.path(name + "-aside")
-		}
-		above, _ := p.seeParents(dirs)
-		near := p.dir() // the directory to work in: the nearest that is there, or can be made at once
-		if n := len(above); n > 0 && above[n-1].kind != Dir {
-			if above[n-1].kind != Absent {
-				near = path.Dir(above[n-1].rel)
-			}
-			if s.To.Kind != Absent {
-				for i := len(above[n-1].rel); i < len(p.rel); i++ {
-					if dir := p.root.path(p.rel[:i]); p.rel[i] == '/' && !making[dir] {
-						making[dir] = true
-						in.MakeDirs = append(in.MakeDirs, dir)
-					}
-				}
-			}
-		}
-		if s.usesTemp() {
-			s.Temp = p.root.path(path.Join(near, path.Base(name)))
-		}
-		for i, a := range above {
-			// Names change in the last that is there, and in those whose
-			// directory goes with the path; the others are only passed.
-			changes := i == len(above)-1 || above[i+1].kind != Dir || s.goesWith(p.root.path(above[i+1].rel))
-			if dir := p.root.path(a.rel); changes && a.kind == Dir && a.mode&0o300 != 0o300 && !opening[dir] {
-				opening[dir] = true
-				in.Open = append(in.Open, Parent{Path: dir, Mode: a.mode})
-			}
-		}
-	}
-	slices.SortStableFunc(in.MakeDirs, func(a, b string) int { return depth(a) - depth(b) })
-	slices.SortStableFunc(in.Open, func(a, b Parent) int { return depth(a.Path) - depth(b.Path) })
-	return in
-}
-
-// setsAside reports whether what is at the step's path has to be out of the
-// way before the new thing can come: a directory for a file, and a file for a
-// directory, be it one that other steps need.
-func (s Step) setsAside(wantedDir bool) bool {
-	switch s.From.Kind {
-	case Dir:
-		return s.To.Kind == File || s.To.Kind == Symlink
-	case File, Symlink:
-		return s.To.Kind == Dir || s.To.Kind == Absent && wantedDir
-	}
-	return false
-}
-
-// goesWith reports whether directory dir goes with the step's path if that
-// leaves it empty.
-func (s Step) goesWith(dir string) bool {
-	return s.To.Kind == Absent && slices.Contains(s.Parents, Parent{Path: dir, Absent: true})
-}
-
-// usesTemp reports whether the new thing is made under a temporary name first.
-// A link where nothing is comes at once, whole and over nobody, as it is.
-func (s Step) usesTemp() bool {
-	return s.writes() || s.To.Kind == Symlink && (s.From.Kind == File || s.From.Kind == Symlink)
 }

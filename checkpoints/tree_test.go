@@ -152,6 +152,13 @@ func (m *memory) Put(content []byte) (blobs.Digest, error) {
 	return d, nil
 }
 
+func (m *memory) Has(d blobs.Digest) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.kept[d]
+	return ok && m.failing("has", d) == nil
+}
+
 func (m *memory) PutFrom(r io.ReadSeeker) (blobs.Digest, int64, error) {
 	content, err := io.ReadAll(r)
 	if err != nil {

@@ -23,6 +23,9 @@ type Config struct {
 	MaxKept   int64                               // bytes of one file whose contents Capture keeps (maxSnapshotBytes)
 	OpenRoot  func(dir string) (disk.Root, error) // nil: disk.Open
 	TempNames func() string                       // nil: random; the unique part of a temporary name
+	// MayBeGone opens the workspace although roots are not there: their paths
+	// cannot be seen until they are. See Gone.
+	MayBeGone bool
 }
 
 // Workspace is the roots of one session. It is safe for concurrent use; what
@@ -35,6 +38,9 @@ type Workspace struct {
 	agentDir  string  // its real path, "" for none
 	umask     uint32  // of the process, as it was when the workspace was opened
 	roots     []*root // none inside another, in the client's order
+
+	mu     sync.Mutex
+	looked map[string]seen // what LookAll has read, for the Prepare that follows
 }
 
 // contents is what a Workspace needs of a *blobs.Store.
@@ -45,6 +51,7 @@ type contents interface {
 	Get(d blobs.Digest, limit int64) ([]byte, error)
 	WriteTo(w io.Writer, d blobs.Digest) (int64, error)
 	Check(d blobs.Digest) error
+	Has(d blobs.Digest) bool
 }
 
 // root is one directory of a workspace.
@@ -100,7 +107,7 @@ func OpenWorkspace(c Config) (*Workspace, error) {
 			}
 			continue
 		}
-		if err := r.open(w.openRoot); err != nil {
+		if err := r.open(w.openRoot); err != nil && !(c.MayBeGone && errors.Is(err, fs.ErrNotExist)) {
 			w.Close()
 			return nil, &PathError{r.spelled, badPath, fmt.Sprintf("cannot be opened as a directory: %v", cause(err))}
 		}
@@ -114,10 +121,23 @@ func (w *Workspace) Close() error {
 	var errs []error
 	for _, r := range w.roots {
 		r.mu.Lock()
-		errs = append(errs, r.disk.Close())
+		if r.disk != nil {
+			errs = append(errs, r.disk.Close())
+		}
 		r.mu.Unlock()
 	}
 	return errors.Join(errs...)
+}
+
+// Gone returns why a root that was not there when the workspace was opened
+// still is not, or nil.
+func (w *Workspace) Gone() error {
+	for _, r := range w.roots {
+		if _, err := r.current(w.openRoot); r.disk == nil && err != nil {
+			return &PathError{r.spelled, badPath, "the directory is not there; nothing in it can be seen or changed until it is back"}
+		}
+	}
+	return nil
 }
 
 // open opens the directory and notes which one it is.
@@ -141,6 +161,12 @@ func (r *root) open(openRoot func(string) (disk.Root, error)) error {
 func (r *root) current(openRoot func(string) (disk.Root, error)) (disk.Root, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.disk == nil {
+		if err := r.open(openRoot); err != nil {
+			return nil, fmt.Errorf("the root %s cannot be opened: %w", r.spelled, cause(err))
+		}
+		return r.disk, nil
+	}
 	if r.ident == (ident{}) {
 		return r.disk, nil
 	}

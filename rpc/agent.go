@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -49,10 +50,11 @@ type agent struct {
 	ended chan struct{} // closed when the process has been waited for
 	code  int           // its exit code, then
 	how   string        // and in words
+	done  chan struct{} // closed when nothing more is wanted of it
+	work  sync.WaitGroup
 
-	ending  sync.Once
-	mu      sync.Mutex
-	wasMade bool // we made it end
+	ending sync.Once
+	made   atomic.Bool // we made it end
 }
 
 func startAgent(c AgentCommand) (*agent, error) {
@@ -82,9 +84,17 @@ func startAgent(c AgentCommand) (*agent, error) {
 		}
 		return nil, &StartError{c.Args[0], err}
 	}
-	a := &agent{cmd: cmd, in: in, out: out, ended: make(chan struct{})}
-	go a.wait() // ends with the process
+	a := &agent{cmd: cmd, in: in, out: out, ended: make(chan struct{}), done: make(chan struct{})}
+	a.work.Go(a.wait)
 	return a, nil
+}
+
+// close waits until the agent has ended and all that ends it.
+func (a *agent) close() {
+	<-a.ended
+	close(a.done)
+	a.work.Wait()
+	_ = a.out.Close()
 }
 
 func (a *agent) wait() {
@@ -94,44 +104,37 @@ func (a *agent) wait() {
 	// What it has said is in the pipe, unless a child of its own goes on.
 	timer := time.NewTimer(pipeGrace)
 	defer timer.Stop()
-	<-timer.C
-	_ = a.out.SetReadDeadline(time.Now())
+	select {
+	case <-timer.C:
+		_ = a.out.SetReadDeadline(time.Now())
+	case <-a.done:
+	}
 }
 
 // end ends the agent: it has some time to do so itself. It returns at once.
 func (a *agent) end() {
 	a.ending.Do(func() {
-		go func() { // ends with the process
-			if a.endsWithin(agentGrace) {
+		a.work.Go(func() {
+			timer := time.NewTimer(agentGrace)
+			defer timer.Stop()
+			select {
+			case <-a.ended:
 				return
+			case <-timer.C:
 			}
-			a.mu.Lock()
-			a.wasMade = true
-			a.mu.Unlock()
+			a.made.Store(true)
 			a.signalGroup(false)
-			if !a.endsWithin(killGrace) {
-				a.signalGroup(true)
+			// A child may outlive the one that was waited for.
+			look := time.NewTicker(killGrace / 20)
+			defer look.Stop()
+			for range 20 {
+				if <-look.C; a.groupGone() {
+					return
+				}
 			}
-		}()
+			a.signalGroup(true)
+		})
 	})
-}
-
-func (a *agent) endsWithin(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-a.ended:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// endedByUs reports whether the agent had to be ended.
-func (a *agent) endedByUs() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.wasMade
 }
 
 // agentName is what an agent is called before it has said its name, and for

@@ -3,6 +3,7 @@
 package rpc
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -20,6 +21,11 @@ func (a *agent) signalGroup(kill bool) {
 		s = syscall.SIGKILL
 	}
 	_ = syscall.Kill(-a.cmd.Process.Pid, s) // gone is as good
+}
+
+// groupGone reports whether nothing of the agent's group is left.
+func (a *agent) groupGone() bool {
+	return errors.Is(syscall.Kill(-a.cmd.Process.Pid, 0), syscall.ESRCH)
 }
 
 // pass passes a signal of ours on.

@@ -14,6 +14,15 @@ func (a *agent) signalGroup(bool) {
 	_ = a.cmd.Process.Kill() // gone is as good
 }
 
+func (a *agent) groupGone() bool {
+	select {
+	case <-a.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // pass ends the agent: no other signal gets there.
 func (a *agent) pass(os.Signal) { a.signalGroup(true) }
 

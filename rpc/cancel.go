@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/sourcegraph/jsonrpc2"
 
@@ -53,8 +54,12 @@ func (d *dispatcher) cancelRequest(params json.RawMessage) {
 // cancelTurn ends the prompts of the session that the client names. What else
 // waits there goes on: a file that a driver wants recorded is no part of what
 // the user wants to stop.
-func (d *dispatcher) cancelTurn(params json.RawMessage) {
-	name := sessionOf(params)
+func (d *dispatcher) cancelTurn(params json.RawMessage) { d.cancelTurnThen(sessionOf(params), nil) }
+
+// cancelTurnThen is cancelTurn for a cancel that goes on to an agent: where a
+// prompt may be on its way there, follow is done right after it. False: it is
+// not, since nothing is in its way.
+func (d *dispatcher) cancelTurnThen(name string, follow *task) (follows bool) {
 	d.update(func(st *dispatchState) {
 		var prompts []*task
 		for _, tasks := range st.byID {
@@ -64,20 +69,49 @@ func (d *dispatcher) cancelTurn(params json.RawMessage) {
 				}
 			}
 		}
-		d.cancelTasks(prompts, errTurnCancelled)
+		follows = d.followFirst(d.cancelTasks(prompts, errTurnCancelled), follow)
 	})
+	return follows
+}
+
+// cancelRequestThen is cancelRequest for a cancel that goes on to an agent. mine:
+// the agent has not seen the request, and need not hear of this.
+func (d *dispatcher) cancelRequestThen(key string, follow *task) (mine bool) {
+	d.update(func(st *dispatchState) {
+		tasks := st.byID[key]
+		mine = len(tasks) > 0
+		if d.followFirst(d.cancelTasks(tasks, errRequestCancelled), follow) {
+			mine = true
+		}
+	})
+	return mine
+}
+
+// followFirst puts follow at the head of the queue of what runs.
+func (d *dispatcher) followFirst(running []*task, follow *task) bool {
+	if follow == nil || len(running) == 0 {
+		return false
+	}
+	follow.queue = running[0].queue
+	follow.queue.waiting = slices.Insert(follow.queue.waiting, 0, follow)
+	d.room.requests++
+	d.room.bytes += follow.size
+	return true
 }
 
 // cancelTasks ends tasks. One that still waits leaves its queue and is
-// answered at once: what is before it may take its time.
-func (d *dispatcher) cancelTasks(tasks []*task, cause error) {
+// answered at once: what is before it may take its time. Those that run have
+// their context to see, and are returned.
+func (d *dispatcher) cancelTasks(tasks []*task, cause error) (running []*task) {
 	for _, t := range tasks {
 		t.cancel(cause)
 		waiting := len(t.queue.waiting)
 		t.queue.waiting = without(t.queue.waiting, t)
 		if len(t.queue.waiting) == waiting {
-			continue // it runs, and has its context to see
+			running = append(running, t)
+			continue
 		}
 		d.work.Go(func() { d.finish(t, outcome{err: cause}) })
 	}
+	return running
 }

@@ -103,3 +103,43 @@ func without(tasks []*task, t *task) []*task {
 	}
 	return slices.DeleteFunc(tasks, func(other *task) bool { return other == t })
 }
+
+// put adds work of our own to a session's queue. It never blocks.
+func (d *dispatcher) put(queue string, run func(context.Context)) {
+	m := &method{name: "own", run: func(ctx context.Context, _ *task) (any, error) {
+		run(ctx)
+		return nil, nil
+	}}
+	t := d.follower(m, nil)
+	d.update(func(st *dispatchState) {
+		d.room.requests++
+		d.enqueue(st, queue, t)
+	})
+}
+
+// follower is a task of a message that is not answered from here.
+func (d *dispatcher) follower(m *method, line []byte) *task {
+	t := &task{method: m, notif: true, line: line, size: len(line)}
+	t.ctx, t.cancel = context.WithCancelCause(d.base)
+	return t
+}
+
+// behind puts t into a session's queue if that holds anything. False: nothing
+// that came before it is left, and t can be done at once by the goroutine that
+// reads, the only one that may ask. It waits for room as take does.
+func (d *dispatcher) behind(queue string, t *task) bool {
+	held := false
+	d.update(func(st *dispatchState) { held = st.queues[queue] != nil })
+	if !held {
+		return false
+	}
+	if !d.admit(t.size) {
+		d.log.Warn().Str("session", queue).Msg("too many messages are waiting: one is not passed on")
+		if !t.notif {
+			d.answer(t, outcome{err: errTooMany})
+		}
+		return true
+	}
+	d.update(func(st *dispatchState) { d.enqueue(st, queue, t) })
+	return true
+}

@@ -96,7 +96,7 @@ func (r *Registry) Stage(ctx context.Context, s *Session, entryIDs []string, add
 		if err := c.session.commit(records...); err != nil {
 			return nil, err
 		}
-		c.session.ws, err = r.workspace(h.Cwd, additional, s.blobs)
+		c.session.ws, err = r.workspace(h.Cwd, additional, s.blobs, false)
 		return c, err
 	}
 	if c.root, _, err = r.agentDir(false); err != nil {

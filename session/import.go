@@ -170,7 +170,7 @@ func (i *importing) session(cwd string) error {
 			i.problem("%v", err)
 			return nil
 		}
-	} else if i.ws, err = i.reg.workspace(cwd, nil, i.store); err != nil {
+	} else if i.ws, err = i.reg.workspace(cwd, nil, i.store, false); err != nil {
 		return err
 	}
 	defer i.ws.Close()
@@ -258,7 +258,7 @@ func (i *importing) deepest(index []oldCheckpoint) (string, *checkpoints.Workspa
 		return "", nil, errors.New("it names no path, so its directory is not known; give --cwd")
 	}
 	for {
-		ws, err := i.reg.workspace(dir, nil, i.store)
+		ws, err := i.reg.workspace(dir, nil, i.store, false)
 		if err == nil {
 			return dir, ws, nil
 		}

@@ -162,6 +162,11 @@ func (s *Session) settle(r *rewindRecord, o checkpoints.Outcome) (*rewoundRecord
 	}
 	real := func(f checkpoints.Failure) bool { return f.Code.Real() }
 	for _, f := range o.Failed {
+		// In doubt the intervals are in play: they can be rewound again.
+		if f.Back && r.RedoOf != "" {
+			done.Done = append(done.Done, f.Path)
+			continue
+		}
 		done.Kept = append(done.Kept, f.Path)
 	}
 	wants := r.Conversation == RewindConversation || r.Child != ""

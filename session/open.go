@@ -52,8 +52,12 @@ func (r *Registry) openLocked(ctx context.Context, root disk.Root, p place) (*Se
 		return nil, storageError("the log of session "+s.id+" cannot be opened", err)
 	}
 	s.log = w
-	if s.ws, err = r.workspace(s.cwd, s.state.dirs, store); err != nil {
+	if s.ws, err = r.workspace(s.cwd, s.state.dirs, store, true); err != nil {
 		return nil, errors.Join(err, w.Close())
+	}
+	if s.gone = s.ws.Gone(); s.gone != nil {
+		// What the last writer left waits until the files can be seen.
+		return s, nil
 	}
 	if err := s.resume(ctx, root); err != nil {
 		return nil, errors.Join(err, s.ws.Close(), w.Close())
@@ -184,7 +188,10 @@ func (s *Session) resumeTurn() error {
 // takeDirs makes additional the session's additional directories, if it is not
 // nil and they are others.
 func (s *Session) takeDirs(ctx context.Context, additional []string) error {
-	if additional == nil {
+	s.mu.RLock()
+	same := additional == nil || slices.Equal(additional, s.state.dirs)
+	s.mu.RUnlock()
+	if same {
 		return nil
 	}
 	end, err := s.begin(ctx)
@@ -192,10 +199,7 @@ func (s *Session) takeDirs(ctx context.Context, additional []string) error {
 		return err
 	}
 	defer end()
-	if slices.Equal(additional, s.state.dirs) {
-		return nil
-	}
-	ws, err := s.reg.workspace(s.cwd, additional, s.blobs)
+	ws, err := s.reg.workspace(s.cwd, additional, s.blobs, false)
 	if err != nil {
 		return err
 	}
@@ -226,7 +230,7 @@ func (s *Session) close(ctx context.Context, fix bool) error {
 		return nil
 	}
 	var errs []error
-	if t := s.state.open; fix && !s.inMemory && t != nil && !s.state.closed && s.log.Broken() == nil {
+	if t := s.state.open; fix && !s.inMemory && t != nil && !s.state.closed && s.gone == nil && s.log.Broken() == nil {
 		release, err := s.blobs.Hold()
 		if err == nil {
 			err = s.endTurn(t, "close", true)

@@ -168,6 +168,9 @@ func (k *packer) writePacked(ctx context.Context, p place, temp string) (size in
 		return 0, err
 	}
 	defer src.Close()
+	if err := k.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // a crash's
+		return 0, err
+	}
 	dst, err := k.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err

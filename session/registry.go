@@ -156,7 +156,7 @@ func (r *Registry) Create(ctx context.Context, p CreateParams) (*Session, error)
 	}
 	s.blobs = store
 	var err error
-	if s.ws, err = r.workspace(p.Cwd, p.AdditionalDirectories, store); err != nil {
+	if s.ws, err = r.workspace(p.Cwd, p.AdditionalDirectories, store, false); err != nil {
 		return nil, err
 	}
 	if s.inMemory {
@@ -182,9 +182,12 @@ func (r *Registry) session(h *headerRecord) *Session {
 	return &Session{id: h.ID, cwd: h.Cwd, tracking: h.Tracking, reg: r, op: make(chan struct{}, 1), state: newState()}
 }
 
-func (r *Registry) workspace(cwd string, additional []string, store *blobs.Store) (*checkpoints.Workspace, error) {
+// workspace opens the roots of a session. Those of a stored one may be gone:
+// it can still be read.
+func (r *Registry) workspace(cwd string, additional []string, store *blobs.Store, stored bool) (*checkpoints.Workspace, error) {
 	return checkpoints.OpenWorkspace(checkpoints.Config{
 		Roots: append([]string{cwd}, additional...), AgentDir: r.dir, Blobs: store, MaxKept: r.limits.MaxSnapshotBytes, OpenRoot: r.openRoot,
+		MayBeGone: stored,
 	})
 }
 

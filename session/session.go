@@ -114,6 +114,9 @@ type Session struct {
 	closed bool
 
 	retired []*checkpoints.Workspace // closed with the session
+	// gone says that a root was not there when the session was opened: it can
+	// be read, and nothing that needs its files is done until it is opened again.
+	gone error
 }
 
 // ID names the session.
@@ -153,6 +156,10 @@ func (s *Session) begin(ctx context.Context) (end func(), err error) {
 	if closed {
 		end()
 		return nil, refuse(NotFound, "session %s was closed; load it again", s.id)
+	}
+	if s.gone != nil {
+		end()
+		return nil, s.gone
 	}
 	if err := s.log.Broken(); err != nil {
 		end()

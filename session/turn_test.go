@@ -290,3 +290,30 @@ func TestTheModelSeesCompactionsAppliedAndNoCutOffCall(t *testing.T) {
 	b.rewind(s, RewindParams{EntryID: "u2", Conversation: RewindConversation})
 	require.Equal(t, []string{"u1", "a1"}, ids(EntriesQuery{Context: true}))
 }
+
+// The conversation of a session whose directory is gone can still be read,
+// and what was cut off waits until the directory is back.
+func TestASessionIsReadWithoutItsDirectory(t *testing.T) {
+	b := newBox(t)
+	b.put("a", "0")
+	s := b.create(false)
+	e := b.prompt(s, "go")
+	b.write(s, "a", "1")
+	require.NoError(t, b.reg.Close(t.Context(), s.ID()))
+	away := b.dir + ".away"
+	require.NoError(t, os.Rename(b.dir, away))
+	s = b.restart(s)
+	require.Equal(t, []string{e}, b.checkpointIDs(s))
+	page, err := s.Entries(t.Context(), EntriesQuery{})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, 1)
+	var gone *checkpoints.PathError
+	_, err = s.Rewind(t.Context(), RewindParams{EntryID: e})
+	require.ErrorAs(t, err, &gone)
+	_, err = s.Write(t.Context(), b.path("a"), nil)
+	require.ErrorAs(t, err, &gone)
+	require.NoError(t, os.Rename(away, b.dir))
+	s = b.restart(s)
+	b.rewind(s, RewindParams{EntryID: e})
+	b.has("a", "0")
+}

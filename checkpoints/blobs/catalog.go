@@ -257,8 +257,8 @@ func (s *Store) indexOf(seg *segment, size int64, all bool) (*index, error) {
 // holds s.mu.
 func (s *segment) scan(f io.ReaderAt, off, end int64) (int64, error) {
 	return walk(f, off, end, func(off int64, h header) error {
-		if h.size > partSize || off > segmentLimit {
-			return nil // not of a segment's frames
+		if h.encoding == void || h.size > partSize || off > segmentLimit {
+			return nil // the last two are not of a segment's frames
 		}
 		if s.tail == nil {
 			s.tail = map[Digest]place{}
@@ -321,10 +321,11 @@ func (s *Store) find(seg *segment, d Digest) (p place, ok, trusted bool, err err
 	for range 2 {
 		seg.mu.RLock()
 		p, ok = seg.tail[d]
-		x := seg.index
+		x, id := seg.index, seg.id
 		seg.mu.RUnlock()
 		if ok {
-			return p, true, seg.sealed.Load() || seg == s.own.Load(), nil
+			// Where the header is damaged nobody has verified what follows.
+			return p, true, seg == s.own.Load() || seg.sealed.Load() && id != (segmentID{}), nil
 		}
 		if x == nil || !x.bloom.has(d) {
 			return place{}, false, false, nil

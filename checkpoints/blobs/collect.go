@@ -161,13 +161,44 @@ func (c *collector) surveySegment(seg *segment) error {
 		dead.Blobs++
 		dead.Bytes += length
 	}
-	if dead.Blobs == 0 || 2*dead.Bytes < total || segmentHead+total != scanned || !c.mayTake(seg) {
+	if dead.Blobs == 0 || 2*dead.Bytes < total || !c.mayTake(seg) {
 		return nil
+	}
+	if whole, err := s.isWhole(seg, scanned); err != nil || !whole {
+		return err
 	}
 	c.victims = append(c.victims, v)
 	c.freed.Blobs += dead.Blobs
 	c.freed.Bytes += dead.Bytes
 	return nil
+}
+
+// isWhole reports whether the frames of seg lie one behind the other.
+func (s *Store) isWhole(seg *segment, end int64) (bool, error) {
+	next := int64(segmentHead)
+	if err := s.flushOwn(seg); err != nil {
+		return false, err
+	}
+	err := s.files.with(seg.file(), func(f disk.File) error {
+		_, err := walk(f, segmentHead, end, func(off int64, h header) error {
+			if off == next {
+				next += h.length()
+			}
+			return nil
+		})
+		return err
+	})
+	return next == end, err
+}
+
+// flushOwn writes what waits, if seg is the own segment.
+func (s *Store) flushOwn(seg *segment) error {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	if seg != s.writer.seg {
+		return nil
+	}
+	return s.writer.flush()
 }
 
 // mayTake reports whether no other process can be adding to seg: it is sealed,
@@ -256,7 +287,7 @@ func (c *collector) copyLive(v victim) error {
 			if _, err := f.ReadAt(frame, int64(r.place.off)); err != nil {
 				return err
 			}
-			if err := s.append(r.digest, frame, false); err != nil {
+			if err := s.append(r.digest, frame); err != nil {
 				return err
 			}
 		}

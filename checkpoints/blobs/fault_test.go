@@ -246,6 +246,45 @@ func TestAKilledProcessLeavesNothingToRelyOnWrongly(t *testing.T) {
 	}
 }
 
+// A header that reached the disk without its payload: the next process must
+// not take it for the content, nor must any after that, nor is the segment
+// beyond collecting for it.
+func TestATornFrameIsMadeVoid(t *testing.T) {
+	for _, buffer := range []int{500, 1 << 20} { // the next process goes on in the segment, or seals it
+		f, root := newFaultyDisk()
+		s := openSmall(root)
+		kept, torn := noise(1, 300), noise(2, 300)
+		put(t, s, kept)
+		require.NoError(t, s.Sync())
+		put(t, s, torn)
+		require.NoError(t, s.writer.flush())
+		asked := 0
+		f = f.AfterPowerCut(func() bool { asked++; return asked <= 3 }) // the size, and the first pages
+		root = f.Root("/agent")
+		f = again(f)
+
+		s = openSmall(root)
+		s.sizes.buffer = buffer
+		put(t, s, torn)
+		require.NoError(t, s.Sync())
+		f = f.AfterPowerCut(nil)
+		root = f.Root("/agent")
+		requireHas(t, openSmall(root), torn)
+		requireHas(t, openSmall(root), kept)
+
+		s = openSmall(root)
+		put(t, s, torn)
+		require.NoError(t, s.Sync())
+		n, _, err := s.Stats()
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		freed, err := s.Collect(only(), false)
+		require.NoError(t, err)
+		require.Equal(t, 2, freed.Blobs)
+		require.NoError(t, s.Close())
+	}
+}
+
 // A full disk is met, freed, and nothing that was put before is lost.
 func TestAFullDiskCanBeFreed(t *testing.T) {
 	f, root := newFaultyDisk()

@@ -105,14 +105,11 @@ func (s *Store) Put(content []byte) (Digest, error) {
 	if s.memory != nil {
 		return d, s.memory.put(s.codec, d, int64(len(content)), bytes.NewReader(content))
 	}
-	again := s.isDamaged(d)
-	if !again {
-		if err := s.broken(); err != nil {
-			return d, err
-		}
-		if s.has(d) {
-			return d, nil
-		}
+	if err := s.broken(); err != nil {
+		return d, err
+	}
+	if !s.isDamaged(d) && s.has(d) {
+		return d, nil
 	}
 	buf := s.codec.buffers.Get().(*[]byte)
 	defer s.codec.buffers.Put(buf)
@@ -120,13 +117,17 @@ func (s *Store) Put(content []byte) (Digest, error) {
 	if *buf, err = s.codec.appendFrame((*buf)[:0], d, int64(len(content)), 0, content); err != nil {
 		return d, fmt.Errorf("compressing %s: %w", d, err)
 	}
-	if err := s.append(d, *buf, again); err != nil {
-		return d, err
+	return d, s.append(d, *buf)
+}
+
+// Has reports whether d is kept already, so that Put would add nothing and it
+// is durable after Sync. It may say no of what is there.
+func (s *Store) Has(d Digest) bool {
+	if s.memory != nil {
+		_, ok := s.memory.get(d)
+		return ok
 	}
-	if again {
-		s.forgetDamage(d)
-	}
-	return d, nil
+	return s.broken() == nil && !s.isDamaged(d) && s.has(d)
 }
 
 // has reports whether d can be counted on as it is. Where that cannot be seen
@@ -312,6 +313,9 @@ func (s *Store) readFrom(c *catalog, d Digest, limit int64, yield func(size int6
 	}
 	err := s.readBig(d, limit, yield)
 	if errors.Is(err, fs.ErrNotExist) {
+		if failed == ErrMissing && s.isDamaged(d) {
+			return fmt.Errorf("%w: a crash has torn it", ErrDamaged) // and we have made it void
+		}
 		return failed
 	}
 	return err

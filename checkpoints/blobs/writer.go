@@ -3,6 +3,7 @@ package blobs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -59,8 +60,9 @@ func (w *writer) breakWith(doing string, err error) error {
 	return w.broken
 }
 
-// append adds the frame of d to the own segment, unless that has d already.
-func (s *Store) append(d Digest, frame []byte, again bool) error {
+// append adds the frame of d to the own segment, unless that has d already and
+// in good order.
+func (s *Store) append(d Digest, frame []byte) error {
 	w := &s.writer
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +74,7 @@ func (s *Store) append(d Digest, frame []byte, again bool) error {
 			return fmt.Errorf("opening the blob store for writing: %w", err)
 		}
 	}
-	if w.seg != nil && !again {
+	if w.seg != nil && !s.isDamaged(d) {
 		if _, ok, _, err := s.find(w.seg, d); err == nil && ok {
 			return nil
 		}
@@ -102,6 +104,7 @@ func (s *Store) append(d Digest, frame []byte, again bool) error {
 	}
 	w.seg.tail[d] = p
 	w.seg.scanned = p.end()
+	s.forgetDamage(d)
 	return nil
 }
 
@@ -298,7 +301,8 @@ func (s *Store) freeLane() (lane int, unlock func() error, err error) {
 
 // adopt makes seg, which another process has left, the own segment. Of what is
 // behind its index nobody knows whether it was synced, or written whole: it is
-// verified, cut behind the last whole frame, and synced.
+// verified, torn frames are made void, what is no frame is cut off, and the
+// rest is synced.
 func (s *Store) adopt(seg *segment) error {
 	w := &s.writer
 	seg.mu.Lock()
@@ -315,13 +319,8 @@ func (s *Store) adopt(seg *segment) error {
 		if err != nil {
 			return err
 		}
-		for d, p := range seg.tail {
-			err := s.codec.read(f, int64(p.off), p.end(), d, 0, func(int64, []byte) error { return nil })
-			if errors.Is(err, ErrDamaged) {
-				s.noteDamage(d)
-			} else if err != nil {
-				return err
-			}
+		if err := s.voidDamaged(seg, f); err != nil {
+			return err
 		}
 		if info.Size() > seg.scanned {
 			if err := f.Truncate(seg.scanned); err != nil {
@@ -345,6 +344,43 @@ func (s *Store) adopt(seg *segment) error {
 	w.flushed, w.synced = seg.scanned, seg.scanned
 	s.own.Store(seg)
 	return nil
+}
+
+// voidDamaged verifies the tail of seg and makes void what does not verify: a
+// header may have reached the disk without its payload. The caller holds seg.mu.
+func (s *Store) voidDamaged(seg *segment, f io.ReaderAt) error {
+	for d, p := range seg.tail {
+		err := s.codec.read(f, int64(p.off), p.end(), d, 0, func(int64, []byte) error { return nil })
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		if err := s.voidFrame(seg, p); err != nil {
+			return err
+		}
+		delete(seg.tail, d)
+		s.noteDamage(d)
+	}
+	return nil
+}
+
+// voidFrame overwrites the header at p, through a handle that does not append.
+func (s *Store) voidFrame(seg *segment, p place) error {
+	f, err := s.root.OpenFile(seg.file(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, frameHead)
+	voidHeader(p.stored).put(b)
+	if _, err = f.Seek(int64(p.off), io.SeekStart); err == nil {
+		_, err = f.Write(b)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // nameDir makes the store's directory, if it is not there, and its name

@@ -1,0 +1,221 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/oino-dev/oinod/protocol"
+	"github.com/oino-dev/oinod/session"
+)
+
+// heard puts together what an agent says in a turn, for the log: its chunks
+// make one message until something else comes, and a tool call is one entry,
+// as it was when it ended.
+type heard struct {
+	entries []session.NewEntry // ready for the log
+	text    []byte             // of the message under way
+	blocks  []json.RawMessage  // of it, before text
+	calls   map[string]*heardCall
+	order   []string // of calls under way
+	kinds   map[string]string
+	size    int
+	whole   int // counts messages that were cut for their length, for their ids
+	cut     bool
+}
+
+// heardCall is a tool call under way.
+type heardCall struct {
+	fields  map[string]json.RawMessage
+	content json.RawMessage
+	status  string
+}
+
+const (
+	// maxHeard is how much is held of a turn before it goes to the log.
+	maxHeard = 256 << 10
+	// maxHeardField bounds what is kept of one field of a tool call.
+	maxHeardField = 64 << 10
+)
+
+// full reports whether the log should have what there is.
+func (h *heard) full() bool { return h.size > maxHeard }
+
+// chunk takes a piece of a message. content is a content block.
+func (h *heard) chunk(content []byte) {
+	if !isObject(content, span{0, len(content)}) {
+		return
+	}
+	var kind, text json.RawMessage
+	for name, value := range members(content) {
+		switch name {
+		case "type":
+			kind = value
+		case "text":
+			text = value
+		}
+	}
+	h.size += len(content)
+	if string(kind) == `"text"` && len(text) > 1 && text[0] == '"' {
+		if bytes.IndexByte(text, '\\') < 0 {
+			h.text = append(h.text, text[1:len(text)-1]...)
+		} else {
+			h.text = append(h.text, unquote(text)...)
+		}
+		return
+	}
+	if len(content) > maxHeardField || !json.Valid(content) {
+		return
+	}
+	h.endText()
+	h.blocks = append(h.blocks, bytes.Clone(content))
+}
+
+func (h *heard) endText() {
+	if len(h.text) > 0 {
+		h.blocks = append(h.blocks, json.RawMessage(protocol.TextBlock(string(h.text))))
+		h.text = h.text[:0]
+	}
+}
+
+// endMessage makes the message under way an entry. One that goes on is told
+// by an id that its parts have in common.
+func (h *heard) endMessage(goesOn bool) {
+	h.endText()
+	if len(h.blocks) == 0 {
+		h.cut = h.cut && goesOn
+		return
+	}
+	e := session.NewEntry{Role: session.Assistant, Content: mustEncode(h.blocks)}
+	if goesOn && !h.cut {
+		h.whole++
+		h.cut = true
+	}
+	if h.cut {
+		e.MessageID = fmt.Sprintf("oino-cut-%d", h.whole)
+	}
+	h.cut = goesOn
+	h.blocks = nil
+	h.entries = append(h.entries, e)
+}
+
+// call takes the start or an update of a tool call.
+func (h *heard) call(update []byte) {
+	var id string
+	fields := map[string]json.RawMessage{}
+	for name, value := range members(update) {
+		switch name {
+		case "toolCallId":
+			id = unquote(value)
+		case "title", "kind", "status", "locations", "rawInput", "rawOutput", "content":
+			fits := true
+			switch name {
+			case "title", "kind", "status":
+				fits = value[0] == '"'
+			case "locations", "content":
+				fits = value[0] == '['
+			}
+			if fits && string(value) != "null" && len(value) <= maxHeardField && json.Valid(value) {
+				fields[name] = value
+			}
+		}
+	}
+	if id == "" {
+		return
+	}
+	c := h.calls[id]
+	if c == nil {
+		h.endMessage(false)
+		if h.calls == nil {
+			h.calls = map[string]*heardCall{}
+		}
+		c = &heardCall{fields: map[string]json.RawMessage{}, status: "pending"}
+		h.calls[id] = c
+		h.order = append(h.order, id)
+	}
+	for name, value := range fields {
+		h.size += len(value)
+		switch name {
+		case "status":
+			c.status = unquote(value)
+		case "content":
+			c.content = bytes.Clone(value)
+		default:
+			c.fields[name] = bytes.Clone(value)
+		}
+	}
+	if kind := unquote(c.fields["kind"]); kind != "" {
+		if h.kinds == nil {
+			h.kinds = map[string]string{}
+		}
+		h.kinds[id] = kind
+	}
+	if c.status == "completed" || c.status == "failed" {
+		h.endCall(id)
+	}
+}
+
+// kindOf is what kind of tool a call was said to be, or "".
+func (h *heard) kindOf(call string) string { return h.kinds[call] }
+
+func (h *heard) endCall(id string) {
+	c := h.calls[id]
+	delete(h.calls, id)
+	for i, o := range h.order {
+		if o == id {
+			h.order = append(h.order[:i], h.order[i+1:]...)
+			break
+		}
+	}
+	e := session.NewEntry{Role: session.Tool, ToolCallID: id, Status: c.status, Content: json.RawMessage("[]")}
+	if len(c.fields) > 0 {
+		e.Tool = mustEncode(c.fields)
+	}
+	if blocks := withTypes(c.content); len(blocks) > 0 {
+		e.Content = mustEncode(blocks)
+	}
+	h.entries = append(h.entries, e)
+}
+
+// withTypes are the values of an array that can be kept as blocks.
+func withTypes(array json.RawMessage) []json.RawMessage {
+	var all, good []json.RawMessage
+	if json.Unmarshal(array, &all) != nil {
+		return nil
+	}
+	for _, b := range all {
+		var t struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal(b, &t) == nil && t.Type != "" {
+			good = append(good, b)
+		}
+	}
+	return good
+}
+
+// take gives what is ready for the log. over: nothing more comes, so what is
+// under way is given too.
+func (h *heard) take(over bool) []session.NewEntry {
+	h.endMessage(!over)
+	if over {
+		for len(h.order) > 0 {
+			h.endCall(h.order[0])
+		}
+		h.kinds = nil
+	}
+	entries := h.entries
+	h.entries, h.size = nil, 0
+	for _, c := range h.calls {
+		for _, f := range c.fields {
+			h.size += len(f)
+		}
+	}
+	if h.size > maxHeard/2 { // more calls under way than can be held
+		for len(h.order) > 0 {
+			h.endCall(h.order[0])
+		}
+		entries, h.entries, h.size = append(entries, h.entries...), nil, 0
+	}
+	return entries
+}

@@ -1,0 +1,123 @@
+package rpc
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+)
+
+// What an agent says of the paths that it is about to touch is a hint: it may
+// come too late, be incomplete or wrong. So each path is only looked at, and
+// what a message says a file held is never believed.
+
+// toolHints is a tool call as its start, an update, or a request for permission
+// tells it. In protocol version 2 a diff names its paths in changes.
+type toolHints struct {
+	Kind      string          `json:"kind"`
+	Locations json.RawMessage `json:"locations"`
+	Content   json.RawMessage `json:"content"`
+	RawInput  json.RawMessage `json:"rawInput"`
+}
+
+// readingKinds are the kinds of tools that change nothing.
+var readingKinds = map[string]bool{"read": true, "search": true, "fetch": true, "think": true, "switch_mode": true}
+
+// maxHints is how many paths one message can name.
+const maxHints = 1000
+
+// hintsOf are the paths that a tool call names, absolute, each once.
+func hintsOf(call toolHints, cwd string) []string {
+	h := hints{cwd: cwd, seen: map[string]bool{}}
+	var locations []struct {
+		Path string `json:"path"`
+	}
+	if json.Unmarshal(call.Locations, &locations) == nil {
+		for _, l := range locations {
+			h.add(l.Path)
+		}
+	}
+	var content []struct {
+		Type    string `json:"type"`
+		Path    string `json:"path"`
+		Changes []struct {
+			Path    string `json:"path"`
+			OldPath string `json:"oldPath"`
+		} `json:"changes"`
+	}
+	if json.Unmarshal(call.Content, &content) == nil {
+		for _, c := range content {
+			if c.Type != "diff" {
+				continue
+			}
+			h.add(c.Path)
+			for _, change := range c.Changes {
+				h.add(change.Path)
+				h.add(change.OldPath)
+			}
+		}
+	}
+	h.input(call.RawInput, 3)
+	return h.paths
+}
+
+type hints struct {
+	cwd   string
+	paths []string
+	seen  map[string]bool
+}
+
+func (h *hints) add(path string) {
+	path = strings.TrimPrefix(path, "file://")
+	if path == "" || len(path) > 4096 || strings.ContainsAny(path, "\n\x00") || len(h.paths) == maxHints {
+		return
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(h.cwd, path)
+	}
+	// The working directory itself is where a command runs, not what it changes.
+	if path = filepath.Clean(path); path != filepath.Clean(h.cwd) && !h.seen[path] {
+		h.seen[path] = true
+		h.paths = append(h.paths, path)
+	}
+}
+
+// pathNames are names of arguments that agents' tools have paths in, in lower
+// case and without separators.
+var pathNames = map[string]bool{
+	"path": true, "paths": true, "file": true, "files": true, "filename": true, "filepath": true, "filepaths": true,
+	"absolutepath": true, "relativepath": true, "targetfile": true, "targetpath": true, "notebookpath": true,
+	"oldpath": true, "newpath": true, "source": true, "sourcepath": true, "destination": true, "destinationpath": true,
+}
+
+var separators = strings.NewReplacer("_", "", "-", "")
+
+// input looks for paths in a tool's arguments, depth objects deep.
+func (h *hints) input(raw json.RawMessage, depth int) {
+	if len(raw) == 0 || raw[0] != '{' || depth == 0 {
+		return
+	}
+	for name, value := range members(raw) {
+		named := pathNames[strings.ToLower(separators.Replace(name))]
+		switch value[0] {
+		case '"':
+			if named {
+				h.add(unquote(value))
+			}
+		case '[':
+			for _, element := range elements(value) {
+				if element[0] == '"' && named {
+					h.add(unquote(element))
+				} else {
+					h.input(element, depth-1)
+				}
+			}
+		case '{':
+			if name == "changes" { // of a patch: by path
+				for path := range members(value) {
+					h.add(path)
+				}
+			}
+			h.input(value, depth-1)
+		}
+	}
+}
