@@ -17,11 +17,10 @@ func measureCapture(l *lab) ([]result, error) {
 		return nil, err
 	}
 	files := l.size(50_000, 5_000)
-	dir, done, err := l.temp("capture")
+	dir, err := l.temp("capture")
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	t, err := newTree(filepath.Join(dir, "work"), files, 6<<10)
 	if err != nil {
 		return nil, err
@@ -105,11 +104,10 @@ func measureCapture(l *lab) ([]result, error) {
 
 // captureOnce is the time of a capture of n files with nothing changed.
 func captureOnce(l *lab, n int) (float64, error) {
-	dir, done, err := l.temp("capture")
+	dir, err := l.temp("capture")
 	if err != nil {
 		return 0, err
 	}
-	defer done()
 	work := filepath.Join(dir, "work")
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return 0, err

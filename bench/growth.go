@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 )
@@ -29,11 +30,10 @@ func growth(what, thing string, sizes [3]int, measure func(n int) (float64, erro
 // growthRecords records ever more in one session, 200 paths a turn.
 func growthRecords(l *lab) ([]result, error) {
 	return growth("records in a session", "record", [3]int{1_000, 10_000, 100_000}, func(n int) (float64, error) {
-		dir, done, err := l.temp("growth")
+		dir, err := l.temp("growth")
 		if err != nil {
 			return 0, err
 		}
-		defer done()
 		t, err := newTree(dir+"/work", 200, 1024)
 		if err != nil {
 			return 0, err
@@ -72,14 +72,9 @@ func growthRecords(l *lab) ([]result, error) {
 // growthRewind rewinds ever more files.
 func growthRewind(l *lab) ([]result, error) {
 	return growth("files in a rewind", "file", [3]int{200, 2_000, 20_000}, func(n int) (float64, error) {
-		r, done, err := newRewound(l, n)
-		if err != nil {
-			return 0, err
-		}
-		defer done()
 		s := &sample{Unit: inSeconds}
 		for range 3 {
-			took, err := r.rewind()
+			took, err := rewindOnce(l, n)
 			if err != nil {
 				return 0, err
 			}
@@ -102,11 +97,10 @@ func growthFiles(l *lab) ([]result, error) {
 // growthSessions lists ever more sessions, warm.
 func growthSessions(l *lab) ([]result, error) {
 	return growth("sessions in an agent directory, listed warm", "session", [3]int{100, 1_000, 10_000}, func(n int) (float64, error) {
-		dir, done, err := l.temp("growth")
+		dir, err := l.temp("growth")
 		if err != nil {
 			return 0, err
 		}
-		defer done()
 		agentDir, err := manySessions(l, dir, n)
 		if err != nil {
 			return 0, err
@@ -131,11 +125,10 @@ func growthSessions(l *lab) ([]result, error) {
 // growthLog opens ever longer logs.
 func growthLog(l *lab) ([]result, error) {
 	return growth("bytes in a log, opened", "MiB", [3]int{10, 100, 1_000}, func(n int) (float64, error) {
-		dir, done, err := l.temp("growth")
+		dir, err := l.temp("growth")
 		if err != nil {
 			return 0, err
 		}
-		defer done()
 		agentDir, cwd, session, err := longLog(l, dir, n<<20)
 		if err != nil {
 			return 0, err
@@ -159,7 +152,7 @@ func growthLog(l *lab) ([]result, error) {
 				return 0, err
 			}
 		}
-		return s.median(), nil
+		return s.median(), os.RemoveAll(dir) // large, and few files
 	})
 }
 

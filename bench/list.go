@@ -120,11 +120,10 @@ func list(p *peer) (time.Duration, error) {
 
 func measureList(l *lab) ([]result, error) {
 	n := l.size(10_000, 1_000)
-	dir, done, err := l.temp("list")
+	dir, err := l.temp("list")
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	agentDir, err := manySessions(l, dir, n)
 	if err != nil {
 		return nil, err

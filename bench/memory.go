@@ -8,11 +8,10 @@ import (
 
 // measureIdle looks at a process that has one session and waits.
 func measureIdle(l *lab) ([]result, error) {
-	dir, done, err := l.temp("idle")
+	dir, err := l.temp("idle")
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	t, err := newTree(filepath.Join(dir, "work"), 10, 4096)
 	if err != nil {
 		return nil, err
@@ -56,11 +55,10 @@ func measureTracked(l *lab) ([]result, error) {
 		return nil, err
 	}
 	files := l.size(100_000, 5_000)
-	dir, done, err := l.temp("tracked")
+	dir, err := l.temp("tracked")
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	t, err := newTree(filepath.Join(dir, "work"), files, 1024)
 	if err != nil {
 		return nil, err
@@ -121,12 +119,11 @@ func longLog(l *lab, dir string, size int) (agentDir, cwd, session string, err e
 
 // measureLoaded looks at a process that has opened one long log.
 func measureLoaded(l *lab) ([]result, error) {
-	size := l.size(1<<30, 64<<20)
-	dir, done, err := l.temp("loaded")
+	size := l.size(1<<30, 16<<20)
+	dir, err := l.temp("loaded")
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	agentDir, cwd, session, err := longLog(l, dir, size)
 	if err != nil {
 		return nil, err
@@ -154,6 +151,9 @@ func measureLoaded(l *lab) ([]result, error) {
 				return nil, err
 			}
 		}
+	}
+	if err := os.RemoveAll(dir); err != nil { // large, and few files
+		return nil, err
 	}
 	what := fmt.Sprintf("peak memory, one log of %s ", format(inBytes, float64(size)))
 	return []result{

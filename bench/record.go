@@ -37,7 +37,7 @@ func measureRecord(l *lab) ([]result, error) {
 	const turns, files = 100, 200
 	from, to, rounds := 0, turns, min(l.rounds, 2)
 	if l.quick {
-		from, to, rounds = turns/2-2, turns/2+2, 1
+		from, to, rounds = turns/2-1, turns/2+1, 1
 	}
 	piped, whole, seed := &sample{Unit: inSeconds}, &sample{Unit: inSeconds}, &sample{Unit: inSeconds}
 	flat, ends := &sample{Unit: inTimes}, &sample{Unit: inSeconds}
@@ -73,11 +73,10 @@ func measureRecord(l *lab) ([]result, error) {
 // recordTurns lets every side record turn after turn; those before from are
 // not measured.
 func recordTurns(l *lab, from, to, files int) (sides []*side, ends *sample, err error) {
-	dir, done, err := l.temp("record")
+	dir, err := l.temp("record")
 	if err != nil {
 		return nil, nil, err
 	}
-	defer done()
 	t, err := newTree(filepath.Join(dir, "work"), files, 4096)
 	if err != nil {
 		return nil, nil, err

@@ -3,69 +3,52 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/oino-dev/oinod/bench/rivals"
 )
 
-// rewound is a session whose files are changed and rewound again and again.
-type rewound struct {
-	l       *lab
-	dir     string
-	tree    *tree
-	peer    *peer
-	session string
-	turn    int
-}
-
-func newRewound(l *lab, files int) (r *rewound, done func(), err error) {
-	dir, clean, err := l.temp("rewind")
-	if err != nil {
-		return nil, nil, err
-	}
-	r = &rewound{l: l, dir: dir}
-	if r.tree, err = newTree(filepath.Join(dir, "work"), files, 4096); err != nil {
-		return nil, nil, err
-	}
-	if r.peer, err = l.serve(filepath.Join(dir, "agent")); err != nil {
-		return nil, nil, err
-	}
-	done = func() {
-		r.peer.abandon()
-		clean()
-	}
-	if r.session, err = r.peer.newSession(r.tree.dir, ""); err != nil {
-		done()
-		return nil, nil, err
-	}
-	return r, done, nil
-}
-
-// rewind lets a turn change every file, and measures the way back.
-func (r *rewound) rewind() (time.Duration, error) {
-	r.turn++
-	id, err := r.peer.user(r.session, r.turn)
+// rewindOnce lets one turn change n files of a fresh tree, and measures the
+// way back.
+func rewindOnce(l *lab, n int) (time.Duration, error) {
+	dir, err := l.temp("rewind")
 	if err != nil {
 		return 0, err
 	}
-	lines, err := r.peer.records(r.session, r.tree.paths, 200)
+	t, err := newTree(filepath.Join(dir, "work"), n, 4096)
 	if err != nil {
 		return 0, err
 	}
-	if err := r.peer.pipeline(lines); err != nil {
+	p, err := l.serve(filepath.Join(dir, "agent"))
+	if err != nil {
 		return 0, err
 	}
-	if err := r.tree.change(); err != nil {
+	defer p.abandon()
+	session, err := p.newSession(t.dir, "")
+	if err != nil {
 		return 0, err
 	}
-	if err := r.peer.turnEnd(r.session); err != nil {
+	id, err := p.user(session, 1)
+	if err != nil {
+		return 0, err
+	}
+	lines, err := p.records(session, t.paths, 200)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.pipeline(lines); err != nil {
+		return 0, err
+	}
+	if err := t.change(); err != nil {
+		return 0, err
+	}
+	if err := p.turnEnd(session); err != nil {
 		return 0, err
 	}
 	var answer json.RawMessage
-	took, err := r.l.timed(func() (err error) {
-		answer, err = r.peer.call("_oino/rewind", map[string]any{"sessionId": r.session, "entryId": id})
+	took, err := l.timed(func() (err error) {
+		answer, err = p.call("_oino/rewind", map[string]any{"sessionId": session, "entryId": id})
 		return err
 	})
 	if err != nil {
@@ -77,40 +60,41 @@ func (r *rewound) rewind() (time.Duration, error) {
 	if err := json.Unmarshal(answer, &back); err != nil {
 		return 0, err
 	}
-	if len(back.Restored) != len(r.tree.paths) {
-		return 0, fmt.Errorf("%d of %d files came back: %.200s", len(back.Restored), len(r.tree.paths), answer)
+	if len(back.Restored) != n {
+		return 0, fmt.Errorf("%d of %d files came back: %.200s", len(back.Restored), n, answer)
 	}
 	return took, nil
 }
 
-// copied measures cp -r of the same files, and the sync that makes the copy as
-// durable as a rewind is.
-func (r *rewound) copied() (copying, syncing time.Duration, err error) {
-	to := filepath.Join(r.dir, "copy")
-	if copying, err = r.l.timed(func() error { return rivals.Copy(r.tree.dir, to) }); err != nil {
+// copyOnce measures cp -r of a fresh tree of n files, and the sync that makes
+// the copy as durable as a rewind is.
+func copyOnce(l *lab, n int) (copying, syncing time.Duration, err error) {
+	dir, err := l.temp("copy")
+	if err != nil {
+		return 0, 0, err
+	}
+	t, err := newTree(filepath.Join(dir, "work"), n, 4096)
+	if err != nil {
+		return 0, 0, err
+	}
+	if copying, err = l.timed(func() error { return rivals.Copy(t.dir, filepath.Join(dir, "copy")) }); err != nil {
 		return 0, 0, err
 	}
 	start := time.Now()
-	r.l.settle()
-	syncing = time.Since(start)
-	return copying, syncing, os.RemoveAll(to)
+	l.settle()
+	return copying, time.Since(start), nil
 }
 
 // measureRewind rewinds a turn that changed every file. Each is compared with
 // what the agent left, saved for redo, staged and replaced; the answer is durable.
 func measureRewind(l *lab) ([]result, error) {
 	files := l.size(10_000, 2_000)
-	r, done, err := newRewound(l, files)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	durable := &sample{Unit: inSeconds}
 	ours, plain, err := l.turns(inSeconds, func(int) (float64, error) {
-		took, err := r.rewind()
+		took, err := rewindOnce(l, files)
 		return took.Seconds(), err
 	}, func(int) (float64, error) {
-		copying, syncing, err := r.copied()
+		copying, syncing, err := copyOnce(l, files)
 		durable.addTime(copying + syncing)
 		return copying.Seconds(), err
 	})

@@ -9,11 +9,10 @@ import (
 
 // measureStart spawns oinod and says initialize, from the spawn to the answer.
 func measureStart(l *lab) ([]result, error) {
-	dir, done, err := l.temp("start")
+	dir, err := l.temp("start")
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	agentDir := filepath.Join(dir, "agent")
 	start := func() (float64, error) {
 		began := time.Now()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,10 @@ func atMost(v float64) *goal  { return &goal{true, v} }
 
 // reached is 1 where value is just what is asked, and more where it is better.
 func (g *goal) reached(value float64) float64 {
-	if g.AtMost {
+	switch {
+	case g.AtMost && value <= 0: // no longer than the rival
+		return math.Inf(1)
+	case g.AtMost:
 		return g.Value / value
 	}
 	return value / g.Value

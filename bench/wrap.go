@@ -16,11 +16,10 @@ func measureWrap(l *lab) ([]result, error) {
 	if err := l.needWrap(); err != nil {
 		return nil, err
 	}
-	dir, done, err := l.temp("wrap")
+	dir, err := l.temp("wrap")
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	work := filepath.Join(dir, "work")
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return nil, err

@@ -131,8 +131,8 @@ func ChangeOf(before, after State) Change {
 	switch {
 	case before.Same(after):
 		return ""
-	case before.Kind == Absent && after.Kind == Absent:
-		return ""
+	case before.Kind == Uncovered && before == after:
+		return "" // nothing is known to have changed
 	case before.Kind == Absent:
 		return Created
 	case after.Kind == Absent:

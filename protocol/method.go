@@ -15,6 +15,10 @@ const (
 	CancelRequest     = "$/cancel_request"           // notification, either way
 	SessionUpdate     = "session/update"             // notification to the client
 	RequestPermission = "session/request_permission" // request to the client
+	WriteTextFile     = "fs/write_text_file"         // request to the client
+	SetMode           = "session/set_mode"
+	SetModel          = "session/set_model" // unstable in ACP
+	SetConfigOption   = "session/set_config_option"
 )
 
 // Methods of oinod's own.

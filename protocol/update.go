@@ -18,6 +18,8 @@ const (
 	ToolCallUpdate          = "tool_call_update"
 	AvailableCommandsUpdate = "available_commands_update"
 	SessionInfoUpdate       = "session_info_update"
+	AgentMessage            = "agent_message" // of version 2: a whole message
+	StateUpdate             = "state_update"  // of version 2: whether the agent works
 )
 
 // Chunk is a piece of a message: UserMessageChunk or AgentMessageChunk.
@@ -89,6 +91,20 @@ type PermissionParams struct {
 	SessionID string             `json:"sessionId"`
 	ToolCall  ToolCall           `json:"toolCall"`
 	Options   []PermissionOption `json:"options"`
+}
+
+// PermissionParams2 is PermissionParams in version 2 of the protocol.
+type PermissionParams2 struct {
+	SessionID string             `json:"sessionId"`
+	Title     string             `json:"title"`
+	Subject   PermissionSubject  `json:"subject"`
+	Options   []PermissionOption `json:"options"`
+}
+
+// PermissionSubject is what a permission is asked for, in version 2.
+type PermissionSubject struct {
+	Type     string   `json:"type"` // tool_call
+	ToolCall ToolCall `json:"toolCall"`
 }
 
 // PermissionOption is one choice.

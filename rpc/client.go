@@ -40,6 +40,7 @@ type client struct {
 
 	wants   atomic.Pointer[protocol.ClientExtension] // what initialize said; nil: nothing
 	noMenus atomic.Bool                              // the client does not know session/request_permission
+	version atomic.Int64                             // of the protocol; 0: the first
 }
 
 // wish is what the client asked for in initialize.
@@ -64,6 +65,10 @@ func (c *client) notify(method string, params any) {
 
 // update tells the client one update of a session.
 func (c *client) update(sessionID string, update any) {
+	if call, ok := update.(protocol.ToolCall); ok && c.version.Load() > 1 {
+		call.SessionUpdate = protocol.ToolCallUpdate // which begins one too
+		update = call
+	}
 	c.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: c.name(sessionID), Update: update})
 }
 
@@ -73,6 +78,15 @@ func (c *client) name(sessionID string) string {
 		return sessionID
 	}
 	return c.nameOf(sessionID)
+}
+
+// words are something that we say to the user in the place of an agent.
+func (c *client) words(text string) protocol.Chunk {
+	chunk := protocol.Chunk{SessionUpdate: protocol.AgentMessageChunk, Content: protocol.TextBlock(text)}
+	if c.version.Load() > 1 { // which wants an id
+		chunk.MessageID = c.nextID()
+	}
+	return chunk
 }
 
 // nextID is an id for a request of ours.

@@ -147,7 +147,7 @@ func (s *server) command(ctx context.Context, t *task, opened *session.Session, 
 
 // say tells the user something in the place of an agent.
 func (s *server) say(sessionID, text string) {
-	s.client.update(sessionID, protocol.Chunk{SessionUpdate: protocol.AgentMessageChunk, Content: protocol.TextBlock(text)})
+	s.client.update(sessionID, s.client.words(text))
 }
 
 // run is one command on its way.

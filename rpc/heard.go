@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
-	"github.com/oino-dev/oinod/protocol"
 	"github.com/oino-dev/oinod/session"
 )
 
@@ -14,7 +14,7 @@ import (
 // as it was when it ended.
 type heard struct {
 	entries []session.NewEntry // ready for the log
-	text    []byte             // of the message under way
+	text    []byte             // of the message under way, as it stands in a JSON string
 	blocks  []json.RawMessage  // of it, before text
 	calls   map[string]*heardCall
 	order   []string // of calls under way
@@ -32,14 +32,13 @@ type heardCall struct {
 }
 
 const (
-	// maxHeard is how much is held of a turn before it goes to the log.
-	maxHeard = 256 << 10
+	// muchHeard is how much is held of a turn before it goes to the log, and
+	// maxHeard how much at most while that is being written.
+	muchHeard = 16 << 20
+	maxHeard  = 32 << 20
 	// maxHeardField bounds what is kept of one field of a tool call.
 	maxHeardField = 64 << 10
 )
-
-// full reports whether the log should have what there is.
-func (h *heard) full() bool { return h.size > maxHeard }
 
 // chunk takes a piece of a message. content is a content block.
 func (h *heard) chunk(content []byte) {
@@ -57,11 +56,10 @@ func (h *heard) chunk(content []byte) {
 	}
 	h.size += len(content)
 	if string(kind) == `"text"` && len(text) > 1 && text[0] == '"' {
-		if bytes.IndexByte(text, '\\') < 0 {
-			h.text = append(h.text, text[1:len(text)-1]...)
-		} else {
-			h.text = append(h.text, unquote(text)...)
+		if !isPlain(text) {
+			text = mustEncode(unquote(text)) // whatever it was, it can be kept now
 		}
+		h.text = append(h.text, text[1:len(text)-1]...)
 		return
 	}
 	if len(content) > maxHeardField || !json.Valid(content) {
@@ -73,8 +71,11 @@ func (h *heard) chunk(content []byte) {
 
 func (h *heard) endText() {
 	if len(h.text) > 0 {
-		h.blocks = append(h.blocks, json.RawMessage(protocol.TextBlock(string(h.text))))
+		h.blocks = append(h.blocks, slices.Concat([]byte(`{"type":"text","text":"`), h.text, []byte(`"}`)))
 		h.text = h.text[:0]
+		if cap(h.text) > muchHeard {
+			h.text = nil
+		}
 	}
 }
 
@@ -86,7 +87,7 @@ func (h *heard) endMessage(goesOn bool) {
 		h.cut = h.cut && goesOn
 		return
 	}
-	e := session.NewEntry{Role: session.Assistant, Content: mustEncode(h.blocks)}
+	e := session.NewEntry{Role: session.Assistant, Content: slices.Concat([]byte("["), bytes.Join(rawBytes(h.blocks), []byte(",")), []byte("]"))}
 	if goesOn && !h.cut {
 		h.whole++
 		h.cut = true
@@ -197,13 +198,13 @@ func withTypes(array json.RawMessage) []json.RawMessage {
 // take gives what is ready for the log. over: nothing more comes, so what is
 // under way is given too.
 func (h *heard) take(over bool) []session.NewEntry {
-	h.endMessage(!over)
 	if over {
-		for len(h.order) > 0 {
+		for len(h.order) > 0 { // they began before the message that is under way
 			h.endCall(h.order[0])
 		}
 		h.kinds = nil
 	}
+	h.endMessage(!over)
 	entries := h.entries
 	h.entries, h.size = nil, 0
 	for _, c := range h.calls {
@@ -211,11 +212,19 @@ func (h *heard) take(over bool) []session.NewEntry {
 			h.size += len(f)
 		}
 	}
-	if h.size > maxHeard/2 { // more calls under way than can be held
+	if h.size > muchHeard { // more calls under way than can be held
 		for len(h.order) > 0 {
 			h.endCall(h.order[0])
 		}
 		entries, h.entries, h.size = append(entries, h.entries...), nil, 0
 	}
 	return entries
+}
+
+func rawBytes(all []json.RawMessage) [][]byte {
+	b := make([][]byte, len(all))
+	for i, raw := range all {
+		b[i] = raw
+	}
+	return b
 }

@@ -126,12 +126,21 @@ func (r *run) choose(ctx context.Context, call protocol.ToolCall, options []prot
 	}
 	call.ToolCallID = fmt.Sprintf("oino-menu-%d", c.lastID.Add(1))
 	call.Kind, call.Status = "other", "pending"
+	if c.version.Load() > 1 { // which shows diffs in another way; what happens is in the text too
+		call.Content = slices.DeleteFunc(call.Content, func(content any) bool { _, diff := content.(protocol.ToolDiff); return diff })
+	}
 	if len(call.Content) > 0 {
 		start := call
 		start.SessionUpdate = protocol.ToolCallStart
 		c.update(r.session.ID(), start)
 	}
-	asked := protocol.PermissionParams{SessionID: c.name(r.session.ID()), ToolCall: call, Options: options}
+	var asked any = protocol.PermissionParams{SessionID: c.name(r.session.ID()), ToolCall: call, Options: options}
+	if c.version.Load() > 1 {
+		asked = protocol.PermissionParams2{
+			SessionID: c.name(r.session.ID()), Title: call.Title, Options: options,
+			Subject: protocol.PermissionSubject{Type: "tool_call", ToolCall: call},
+		}
+	}
 	var result protocol.PermissionResult
 	err := c.ask(ctx, r.task, menuLimit, protocol.RequestPermission, asked, &result)
 	if e, ok := errors.AsType[*jsonrpc2.Error](err); ok && (e.Code == protocol.CodeMethodNotFound || e.Code == protocol.CodeInvalidParams) {

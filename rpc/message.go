@@ -122,11 +122,29 @@ func idKey(raw []byte) string {
 
 // unquote is the value of a JSON string, or "".
 func unquote(raw []byte) string {
+	if isPlain(raw) {
+		return string(raw[1 : len(raw)-1]) // nearly always
+	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
 	}
 	return s
+}
+
+// isPlain reports whether raw is a JSON string that stands for itself: no
+// escapes, nothing that would need one.
+func isPlain(raw []byte) bool {
+	n := len(raw)
+	if n < 2 || raw[0] != '"' || raw[n-1] != '"' {
+		return false
+	}
+	for _, c := range raw[1 : n-1] {
+		if c < ' ' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return utf8.Valid(raw)
 }
 
 // headID looks for a usable id in the first bytes of a line that is too long

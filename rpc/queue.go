@@ -124,15 +124,17 @@ func (d *dispatcher) follower(m *method, line []byte) *task {
 	return t
 }
 
-// behind puts t into a session's queue if that holds anything. False: nothing
-// that came before it is left, and t can be done at once by the goroutine that
+// behind puts a message into a session's queue if that holds anything. False: nothing
+// that came before it is left, and it can be done at once by the goroutine that
 // reads, the only one that may ask. It waits for room as take does.
-func (d *dispatcher) behind(queue string, t *task) bool {
+func (d *dispatcher) behind(queue string, message func() *task) bool {
 	held := false
 	d.update(func(st *dispatchState) { held = st.queues[queue] != nil })
 	if !held {
 		return false
 	}
+	t := message()
+	t.ctx, t.cancel = context.WithCancelCause(d.base)
 	if !d.admit(t.size) {
 		d.log.Warn().Str("session", queue).Msg("too many messages are waiting: one is not passed on")
 		if !t.notif {

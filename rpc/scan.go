@@ -96,6 +96,10 @@ func memberName(quoted []byte) string {
 		return "type"
 	case "text":
 		return "text"
+	case "toolCallId":
+		return "toolCallId"
+	case "messageId":
+		return "messageId"
 	}
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])

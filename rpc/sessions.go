@@ -40,6 +40,10 @@ func (s *server) initialize(context.Context, *task, *protocol.InitializeParams) 
 	}, nil
 }
 
+// coverageWait is how long session/new waits to say what of the workspace is
+// covered.
+const coverageWait = time.Second
+
 func (s *server) newSession(ctx context.Context, t *task, p *protocol.NewParams) (any, error) {
 	meta := p.Meta.Of()
 	tracking := session.Tracking(meta.Tracking)
@@ -54,12 +58,18 @@ func (s *server) newSession(ctx context.Context, t *task, p *protocol.NewParams)
 		return nil, err
 	}
 	id := opened.ID()
+	extension := &protocol.SessionExtension{Tracking: string(opened.Tracking())}
+	// A tree over its budget is known in a moment; a large one that is not goes
+	// on being captured while the client goes on.
+	short, cancel := context.WithTimeout(ctx, coverageWait)
+	defer cancel()
+	if c := opened.Coverage(short); c != nil {
+		extension.Coverage = &protocol.Coverage{Complete: c.Complete, Reason: c.Reason}
+	}
 	t.after = func() { s.announce(id) } // the client learns the id from the answer
 	return protocol.NewResult{
 		SessionID: id,
-		Meta: &protocol.Meta[protocol.SessionExtension]{Oino: &protocol.SessionExtension{
-			Tracking: string(opened.Tracking()),
-		}},
+		Meta:      &protocol.Meta[protocol.SessionExtension]{Oino: extension},
 	}, nil
 }
 

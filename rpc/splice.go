@@ -14,6 +14,7 @@ import (
 type envelope struct {
 	line                            []byte
 	id, method, params, result, err span
+	session, update                 span // of params, once openParams was called
 }
 
 func openLine(line []byte) envelope {
@@ -79,6 +80,22 @@ func within(line []byte, in span, member string) span {
 		}
 	}
 	return found
+}
+
+// openParams looks for what concerns a session in params.
+func (e *envelope) openParams() {
+	e.session, e.update = span{}, span{}
+	if e.params.to == 0 {
+		return
+	}
+	for name, at := range spans(e.line[e.params.from:e.params.to]) {
+		switch name {
+		case "sessionId":
+			e.session = span{at.from + e.params.from, at.to + e.params.from}
+		case "update":
+			e.update = span{at.from + e.params.from, at.to + e.params.from}
+		}
+	}
 }
 
 // sessionID is where params.sessionId stands.

@@ -137,7 +137,7 @@ func (c *checking) log(i int) {
 	}
 	c.Entries += len(s.state.order)
 	for _, d := range s.state.damage {
-		c.find(Finding{Kind: DamagedLog, SessionID: p.id(), File: file, Line: d.line, Message: d.err.Error()})
+		c.find(Finding{Kind: DamagedLog, SessionID: p.id(), File: file, Line: d.line, Message: d.message()})
 	}
 	c.tail(p, s.tail)
 	s.state.roots(func(d blobs.Digest, needed bool) {

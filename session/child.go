@@ -81,7 +81,18 @@ func (r *Registry) Stage(ctx context.Context, s *Session, entryIDs []string, add
 		Type: "session", Version: formatVersion, ID: r.newID(), Cwd: s.cwd, AdditionalDirectories: additional,
 		CreatedAt: s.now(), App: r.app, Tracking: s.tracking, ParentSessionID: s.id, Agent: s.state.head.Agent,
 	}
-	records, err := s.copyRecords(ctx, entryIDs)
+	st := s.state
+	if t := st.open; t != nil && s.tracker != nil {
+		// In the fork the turn has ended, with what is there.
+		ended, err := s.ending(ctx, t, "fork", false)
+		if err == nil {
+			st, err = st.with(ended)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	records, err := s.copyRecords(ctx, st, entryIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +128,7 @@ func (r *Registry) Stage(ctx context.Context, s *Session, entryIDs []string, add
 
 // copyRecords are the records of a fork that holds the entries: the entries,
 // then what their turns did, in the same order.
-func (s *Session) copyRecords(ctx context.Context, entryIDs []string) ([]any, error) {
-	st := s.state
+func (s *Session) copyRecords(ctx context.Context, st *state, entryIDs []string) ([]any, error) {
 	var records []any
 	forked := &forkedRecord{Type: "forked"}
 	held := setOf(entryIDs)
@@ -150,7 +160,7 @@ func (s *Session) copyRecords(ctx context.Context, entryIDs []string) ([]any, er
 			return nil, err
 		}
 	}
-	befores, err := s.copyIntervals(entryIDs, forked.Evicted)
+	befores, err := s.copyIntervals(st, entryIDs, forked.Evicted)
 	if err != nil {
 		return nil, err
 	}
@@ -172,8 +182,7 @@ func (s *Session) copyRecords(ctx context.Context, entryIDs []string) ([]any, er
 // copyIntervals copies the intervals in play of the entries' turns. The
 // baseline goes along with the entry through which it was folded, if that is
 // held: with an older one it would tell of turns that the fork does not have.
-func (s *Session) copyIntervals(entryIDs []string, evicted string) ([]any, error) {
-	st := s.state
+func (s *Session) copyIntervals(st *state, entryIDs []string, evicted string) ([]any, error) {
 	var records []any
 	n := 0
 	put := func(turn string, ivs []*interval) error {
@@ -192,7 +201,7 @@ func (s *Session) copyIntervals(entryIDs []string, evicted string) ([]any, error
 			}
 			n++
 			b.Intervals = append(b.Intervals, intervalRecord{
-				N: n, Path: iv.path, Before: iv.before, Parents: iv.parents, Error: iv.err, After: &after, Seam: iv.seam,
+				N: n, Path: iv.path, Before: iv.before, Parents: iv.parents, Error: iv.err, After: &after, Seam: iv.seam, Shared: iv.shared,
 			})
 		}
 		if len(b.Intervals) > 0 {
@@ -203,7 +212,7 @@ func (s *Session) copyIntervals(entryIDs []string, evicted string) ([]any, error
 	if e := st.nodes[evicted]; e != nil && !slices.ContainsFunc(st.order[e.order+1:st.evicted], func(n *node) bool { return n.role == User }) {
 		var base []*interval
 		for _, p := range st.pathOrder {
-			if iv := st.paths[p][0]; iv.turn == nil {
+			if iv := st.paths[p][0]; iv.turn == nil && !iv.outside {
 				base = append(base, iv)
 			}
 		}

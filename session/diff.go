@@ -15,18 +15,27 @@ type DiffParams struct {
 
 // Diff compares the checkpoint with now, for what a rewind would consider.
 func (s *Session) Diff(ctx context.Context, p DiffParams) ([]checkpoints.FileDiff, error) {
+	if s.tracker != nil {
+		return s.diffTracked(ctx, p)
+	}
 	s.mu.RLock()
 	_, err := s.target(RewindParams{EntryID: p.EntryID})
 	var touched []*touch
 	if err == nil {
-		touched = s.state.touched(s.state.targetOrder(p.EntryID), nil)
+		touched = s.state.touched(span{order: s.state.targetOrder(p.EntryID)})
 	}
 	ws := s.ws
 	s.mu.RUnlock()
 	if err != nil {
 		return nil, err
 	}
-	if touched, err = only(ws, touched, p.Paths); err != nil {
+	return diffOf(ctx, ws, touched, p)
+}
+
+// diffOf compares the targets of touched paths with what is there now.
+func diffOf(ctx context.Context, ws *checkpoints.Workspace, touched []*touch, p DiffParams) ([]checkpoints.FileDiff, error) {
+	touched, err := only(ws, touched, p.Paths)
+	if err != nil {
 		return nil, err
 	}
 	files := []checkpoints.FileDiff{}

@@ -57,7 +57,15 @@
 //
 // Beside a log lie its .lock (one writer, in any process), logs of forks that
 // are not published yet (.staged), and "summaries", a cache of what a listing
-// shows, bound to size and mtime of each log.
+// shows, bound to size and mtime of each log (summaries.go). A log that is idle
+// for long is compressed as a whole, to .jsonl.zst (pack.go).
+//
+// A log is read in two ways: by its writer, and by whoever has not its lock,
+// as it is (stored.go): to list it, to show it (view.go), to check it (check.go),
+// and to learn what it needs (roots.go) before contents are collected (gc.go).
+//
+// What the driver keeps at an entry is stored against what it kept before
+// (driver.go).
 //
 // # Concurrency
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/journal"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
 // state is what a log says: a pure fold over its records in order. apply is
@@ -45,6 +46,11 @@ type state struct {
 	lastMsg  string
 	children map[string]bool // staged sessions that a finished rewind wants published
 
+	mark workspace.Mark // the newest capture that the log knows of
+	// boundary is the newest interval when a turn last began or ended: scope
+	// "all" undoes what is outside up to there, and calls conflicts what is newer.
+	boundary int
+
 	damage []damage
 }
 
@@ -68,13 +74,21 @@ type turn struct {
 	intervals []*interval // in order
 	ended     bool
 	why       string // it ended: endRecord.Why
+	// Of a tracked session: the capture from which on its changes are told, and
+	// how many of its intervals are of before that.
+	mark   workspace.Mark
+	sealed int
+	blind  *seenRecord // why not all of it is covered
 }
 
-// interval is what one turn did to one path.
+// interval is what one turn, or somebody else, did to one path.
 type interval struct {
 	n       int
-	turn    *turn // nil for the baseline
-	order   int   // of the turn's entry
+	turn    *turn // nil for the baseline and for what is outside
+	outside bool
+	session string   // of an outside one: whose it is, if that is known
+	shared  []string // other sessions whose turn was open too
+	order   int      // of the turn's entry
 	path    string
 	before  checkpoints.State
 	after   checkpoints.State // Unknown until fixed
@@ -114,8 +128,8 @@ func newState() *state {
 	}
 }
 
-// maxInterval bounds the number that a log can claim for an interval.
-const maxInterval = 1 << 26
+// maxGap bounds how many intervals damaged lines can have held.
+const maxGap = 1 << 22
 
 // apply folds one record in. An error is a record that does not fit what came
 // before it: damage.
@@ -137,6 +151,13 @@ func (st *state) apply(r any, pos journal.Pos) error {
 		return st.applyEnd(r)
 	case *reopenRecord:
 		st.closed = false
+		if t := st.turns[r.Turn]; t != nil && r.Mark != nil {
+			t.mark, st.mark = r.Mark, r.Mark
+		}
+	case *seenRecord:
+		return st.applySeen(r)
+	case *outsideRecord:
+		return st.applyOutside(r)
 	case *rewindRecord:
 		return st.applyRewind(r)
 	case *rewoundRecord:
@@ -195,6 +216,7 @@ func (st *state) applyEntry(r *entryRecord, pos journal.Pos) error {
 	}
 	t := &turn{entry: n}
 	st.turns[n.id], st.open, st.last, st.closed = t, t, t, false
+	st.boundary = len(st.intervals)
 	st.redo = nil
 	text := shorten(blocksText(r.Content), maxTitle)
 	if st.firstMsg == "" {
@@ -212,10 +234,10 @@ func (st *state) applyBefore(r *beforeRecord) error {
 	st.closed = false
 	st.redo = nil
 	for _, ir := range r.Intervals {
-		for len(st.damage) > 0 && ir.N > len(st.intervals)+1 && ir.N < maxInterval {
+		if gap := ir.N - len(st.intervals) - 1; gap > 0 && gap < maxGap && len(st.damage) > 0 {
 			// The missing ones were in a damaged line. Those that follow are
 			// good all the same, under their own numbers.
-			st.intervals = append(st.intervals, &interval{n: len(st.intervals) + 1, out: true})
+			st.intervals = append(st.intervals, slices.Repeat([]*interval{{out: true}}, gap)...)
 		}
 		if ir.N != len(st.intervals)+1 {
 			return fmt.Errorf("interval %d where %d was due", ir.N, len(st.intervals)+1)
@@ -227,17 +249,64 @@ func (st *state) applyBefore(r *beforeRecord) error {
 		if ir.After != nil {
 			iv.after = *ir.After
 		}
-		st.intervals = append(st.intervals, iv)
+		iv.shared = ir.Shared
 		t.intervals = append(t.intervals, iv)
-		if len(st.paths[iv.path]) == 0 {
-			st.pathOrder = append(st.pathOrder, iv.path)
+		st.addInterval(iv)
+	}
+	return nil
+}
+
+func (st *state) addInterval(iv *interval) {
+	st.intervals = append(st.intervals, iv)
+	if len(st.paths[iv.path]) == 0 {
+		st.pathOrder = append(st.pathOrder, iv.path)
+	}
+	st.paths[iv.path] = append(st.paths[iv.path], iv)
+}
+
+func (st *state) applySeen(r *seenRecord) error {
+	t := st.turns[r.Turn]
+	if t == nil {
+		return fmt.Errorf("the capture of turn %s, which is not there", r.Turn)
+	}
+	t.mark = r.Mark
+	if r.Mark != nil {
+		st.mark = r.Mark
+	}
+	if r.Blind != "" {
+		t.blind = r
+	}
+	return nil
+}
+
+func (st *state) applyOutside(r *outsideRecord) error {
+	order := len(st.order) - 1
+	if r.Turn != "" {
+		t := st.turns[r.Turn]
+		if t == nil {
+			return fmt.Errorf("changes within turn %s, which is not there", r.Turn)
 		}
-		st.paths[iv.path] = append(st.paths[iv.path], iv)
+		order = t.entry.order
+	}
+	if r.Mark != nil {
+		st.mark = r.Mark
+	}
+	for _, ir := range r.Intervals {
+		if ir.N != len(st.intervals)+1 || ir.After == nil {
+			return fmt.Errorf("outside interval %d where %d was due", ir.N, len(st.intervals)+1)
+		}
+		st.addInterval(&interval{
+			n: ir.N, order: order, outside: true, session: ir.SessionID, path: ir.Path,
+			before: ir.Before, after: *ir.After, parents: ir.Parents, err: ir.Error,
+		})
 	}
 	return nil
 }
 
 func (st *state) interval(n int) (*interval, error) {
+	if n > len(st.intervals) && len(st.damage) > 0 {
+		return &interval{out: true}, nil // it was in a damaged line
+	}
 	if n < 1 || n > len(st.intervals) {
 		return nil, fmt.Errorf("interval %d, which is not there", n)
 	}
@@ -266,6 +335,18 @@ func (st *state) applyEnd(r *endRecord) error {
 	if err := st.applyAfters(r.Afters, r.Why == "rewind"); err != nil {
 		return err
 	}
+	for _, n := range r.Drop {
+		iv, err := st.interval(n)
+		if err != nil {
+			return err
+		}
+		iv.out = true
+	}
+	t.mark, t.sealed = nil, len(t.intervals)
+	st.boundary = len(st.intervals)
+	if r.Mark != nil {
+		st.mark = r.Mark
+	}
 	if r.Open {
 		st.closed = true
 		return nil
@@ -282,7 +363,8 @@ func (st *state) applyEnd(r *endRecord) error {
 func (t *turn) end(why string) {
 	t.ended, t.why = true, why
 	for _, iv := range t.intervals {
-		if iv.before.Same(iv.after) {
+		special := iv.before.Kind == checkpoints.Uncovered && iv.before.Reason == checkpoints.NotRegular && iv.before == iv.after
+		if iv.before.Same(iv.after) || special {
 			iv.out = true
 		}
 	}
@@ -414,7 +496,7 @@ func (st *state) holds(n *node) bool {
 func (st *state) held(n *node, rw *rewind) bool {
 	for _, ns := range rw.undo {
 		for _, i := range ns {
-			if t := st.intervals[i-1].turn; t != nil && t.entry == n {
+			if iv, err := st.interval(i); err == nil && iv.turn != nil && iv.turn.entry == n {
 				return true
 			}
 		}
@@ -439,6 +521,8 @@ func (st *state) applyEvict(r *evictRecord) error {
 				// No redo can bring it back: a recorded change came before the eviction.
 			case iv.order >= st.evicted:
 				kept = append(kept, iv)
+			case iv.outside:
+				// What lies between two of ours shows as a seam.
 			case base == nil:
 				b := *iv
 				b.turn = nil

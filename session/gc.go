@@ -18,6 +18,7 @@ import (
 	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/disk"
 	"github.com/oino-dev/oinod/checkpoints/journal"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
 // Collecting is mark and sweep over every log of the agent directory.
@@ -257,7 +258,7 @@ func (c *collection) markLog(f logFile) {
 	}
 	if err == nil && len(s.state.damage) > 0 {
 		d := s.state.damage[0]
-		err = fmt.Errorf("line %d of the log of session %s is damaged: %w", d.line, f.place.id(), d.err)
+		err = fmt.Errorf("line %d of the log of session %s: %s", d.line, f.place.id(), d.message())
 	}
 	if err != nil {
 		c.bad = append(c.bad, err)
@@ -328,6 +329,9 @@ func (c *collection) sweep(ctx context.Context, store *blobs.Store, p CollectPar
 
 // complete marks what came since the logs were marked.
 func (c *collection) complete(ctx context.Context, p CollectParams) error {
+	if err := workspace.Live(c.root, func(d blobs.Digest) { c.mark(d, true) }); err != nil {
+		return &Error{Kind: StorageFailed, Msg: "nothing was collected, because a tracked workspace's captures cannot be read", Err: err}
+	}
 	for _, roots := range p.Roots {
 		if err := roots(ctx, func(d blobs.Digest) { c.mark(d, true) }); err != nil {
 			return &Error{Kind: StorageFailed, Msg: "nothing was collected, because not everything that needs contents could be asked", Err: err}

@@ -88,7 +88,7 @@ func (m *move) run() (RewindResult, error) {
 		m.params.Child.done = true
 	}
 	// From here on nothing is called off: a crash is completed at the next open.
-	outcome := s.ws.Act(context.WithoutCancel(m.ctx), intent, false)
+	outcome := s.act(context.WithoutCancel(m.ctx), intent, false)
 	done, err := s.settle(&m.record, outcome)
 	if err != nil {
 		return *res, err
@@ -270,7 +270,7 @@ func (s *Session) recover(ctx context.Context) error {
 	if rw == nil {
 		return nil
 	}
-	outcome := s.ws.Act(ctx, rw.Intent, true)
+	outcome := s.act(ctx, rw.Intent, true)
 	done, err := s.settle(&rw.rewindRecord, outcome)
 	if err != nil {
 		return errors.Join(errors.New("a rewind that was cut off could not be completed"), err)

@@ -59,6 +59,11 @@ func (r *Registry) openLocked(ctx context.Context, root disk.Root, p place) (*Se
 		// What the last writer left waits until the files can be seen.
 		return s, nil
 	}
+	if s.tracking == Workspace {
+		if err := s.track(false); err != nil {
+			return nil, errors.Join(storageError("the workspace cannot be tracked", err), s.ws.Close(), w.Close())
+		}
+	}
 	if err := s.resume(ctx, root); err != nil {
 		return nil, errors.Join(err, s.ws.Close(), w.Close())
 	}
@@ -99,6 +104,9 @@ func (s *Session) resume(ctx context.Context, root disk.Root) error {
 	}
 	if err := s.resumeChildren(root); err != nil {
 		return err
+	}
+	if s.tracker != nil {
+		return s.resumeTracked(ctx)
 	}
 	return s.resumeTurn()
 }
@@ -233,7 +241,7 @@ func (s *Session) close(ctx context.Context, fix bool) error {
 	if t := s.state.open; fix && !s.inMemory && t != nil && !s.state.closed && s.gone == nil && s.log.Broken() == nil {
 		release, err := s.blobs.Hold()
 		if err == nil {
-			err = s.endTurn(t, "close", true)
+			err = s.endTurn(ctx, t, "close", true)
 			release()
 		}
 		errs = append(errs, err)
@@ -245,6 +253,10 @@ func (s *Session) close(ctx context.Context, fix bool) error {
 	s.reg.mu.Unlock()
 	for _, ws := range append(s.retired, s.ws) {
 		errs = append(errs, ws.Close())
+	}
+	s.first.end()
+	if s.tracker != nil {
+		errs = append(errs, s.tracker.Close())
 	}
 	errs = append(errs, s.log.Close())
 	if s.lock != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/blobs"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
 // formatVersion is the version of the log that this oinod writes.
@@ -67,6 +68,32 @@ type intervalRecord struct {
 	// In the log of a fork: the after state that was copied along.
 	After *checkpoints.State `json:"after,omitempty"`
 	Seam  bool               `json:"seam,omitempty"` // see interval.seam
+	// Shared are other sessions whose turn was open too when the path changed.
+	Shared []string `json:"shared,omitempty"`
+	// SessionID, of an outside change, is the session that said it was its own.
+	SessionID string `json:"sessionId,omitempty"`
+}
+
+// seenRecord is the capture that a turn of a tracked session begins with.
+type seenRecord struct {
+	Type string         `json:"type"` // seen
+	Turn string         `json:"turn"`
+	Mark workspace.Mark `json:"mark,omitempty"`
+	// Blind says why the turn is not covered, and Error what went wrong: then
+	// there is no mark, and only what tools touch is known.
+	Blind checkpoints.Reason `json:"blind,omitempty"`
+	Root  string             `json:"root,omitempty"`
+	Error string             `json:"error,omitempty"`
+}
+
+// outsideRecord keeps what changed and was no turn's of this session. It comes
+// before the user entry of the turn whose begin saw it; with a turn it
+// happened inside that one.
+type outsideRecord struct {
+	Type      string           `json:"type"` // outside
+	Turn      string           `json:"turn,omitempty"`
+	Mark      workspace.Mark   `json:"mark,omitempty"`
+	Intervals []intervalRecord `json:"intervals,omitempty"`
 }
 
 // afterRecord fixes after states (or makes them unknown again, with a nil state).
@@ -93,12 +120,17 @@ type endRecord struct {
 	Why    string       `json:"why"` // turn_end, entry, rewind, close
 	Afters []afterState `json:"afters,omitempty"`
 	Open   bool         `json:"open,omitempty"`
+	// Of a tracked session: the capture that the turn ends with, and intervals
+	// that it has replaced, for it knows better.
+	Mark workspace.Mark `json:"mark,omitempty"`
+	Drop []int          `json:"drop,omitempty"`
 }
 
 // reopenRecord: the turn goes on after the session was closed with it open.
 type reopenRecord struct {
-	Type string `json:"type"` // reopen
-	Turn string `json:"turn"`
+	Type string         `json:"type"` // reopen
+	Turn string         `json:"turn"`
+	Mark workspace.Mark `json:"mark,omitempty"`
 }
 
 // rewindRecord is the intent of a rewind or redo, written before anything is
@@ -192,6 +224,10 @@ func decodeRecord(object []byte) (any, error) {
 		r = new(rewindRecord)
 	case "rewound":
 		r = new(rewoundRecord)
+	case "seen":
+		r = new(seenRecord)
+	case "outside":
+		r = new(outsideRecord)
 	case "evict":
 		r = new(evictRecord)
 	case "forked":

@@ -16,6 +16,7 @@ import (
 	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/disk"
 	"github.com/oino-dev/oinod/checkpoints/journal"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
 // Limits bound what a session keeps.
@@ -44,6 +45,8 @@ type Options struct {
 	NewID    func() string                       // nil: UUID version 7
 	Event    func(Event)                         // nil: none; called in the order of the records, never with a lock held
 	OpenRoot func(dir string) (disk.Root, error) // nil: disk.Open
+
+	Tracked TrackedOptions
 }
 
 // CreateParams is what a session is made with.
@@ -63,6 +66,15 @@ type Stats struct {
 	Bytes       int64 `json:"bytes"`
 }
 
+// TrackedOptions say what tracking "workspace" covers.
+type TrackedOptions struct {
+	MaxFiles int      // of one root; 0: the default
+	MaxBytes int64    // of one root; 0: the default
+	Include  []string // lines as of a .gitignore, relative to each root
+	Exclude  []string
+	Home     string // the user's home directory, never tracked whole
+}
+
 // Registry is all sessions of an agent directory, and which of them are open
 // here. It is safe for concurrent use.
 type Registry struct {
@@ -73,10 +85,12 @@ type Registry struct {
 	newID    func() string
 	event    func(Event)
 	openRoot func(dir string) (disk.Root, error)
+	tracked  TrackedOptions
 
 	mu      sync.Mutex // never held across I/O but the first opening of the agent directory
 	root    disk.Root  // the agent directory; nil until it is first needed
 	store   *blobs.Store
+	trees   *workspace.Store // nil until a tracked session is opened
 	open    map[string]*Session
 	opening map[string]chan struct{} // closed when the opening of the session has ended
 	places  map[string]place         // where logs were last seen, by session id
@@ -91,7 +105,7 @@ func OpenRegistry(o Options) (*Registry, error) {
 		return nil, fmt.Errorf("limits must be positive: %+v", o.Limits)
 	}
 	r := &Registry{
-		dir: o.Dir, app: o.App, limits: o.Limits, now: o.Now, newID: o.NewID, event: o.Event, openRoot: o.OpenRoot,
+		dir: o.Dir, app: o.App, limits: o.Limits, now: o.Now, newID: o.NewID, event: o.Event, openRoot: o.OpenRoot, tracked: o.Tracked,
 		open: map[string]*Session{}, opening: map[string]chan struct{}{}, places: map[string]place{},
 	}
 	if r.now == nil {
@@ -130,16 +144,61 @@ func (r *Registry) agentDir(create bool) (disk.Root, *blobs.Store, error) {
 	return r.root, r.store, nil
 }
 
+// tracking is the store of tracked trees, opened with the first use.
+func (r *Registry) tracking() (*workspace.Store, error) {
+	root, store, err := r.agentDir(true)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.trees == nil {
+		l := workspace.DefaultLimits
+		l.MaxKept = r.limits.MaxSnapshotBytes
+		if r.tracked.MaxFiles > 0 {
+			l.MaxFiles = r.tracked.MaxFiles
+		}
+		if r.tracked.MaxBytes > 0 {
+			l.MaxBytes = r.tracked.MaxBytes
+		}
+		r.trees = workspace.New(workspace.Config{
+			Root: root, AgentDir: r.dir, Blobs: store, Home: r.tracked.Home, Limits: l,
+			Include: r.tracked.Include, Exclude: r.tracked.Exclude, Now: r.now,
+		})
+	}
+	return r.trees, nil
+}
+
+// alive reports whether a live process has the session open.
+func (r *Registry) alive(id string) bool {
+	r.mu.Lock()
+	here := r.open[id] != nil
+	r.mu.Unlock()
+	if here {
+		return true
+	}
+	root, p, err := r.find(id)
+	if err != nil {
+		return false
+	}
+	lock, err := takeLock(root, p)
+	if err == nil {
+		return lock.Unlock() != nil
+	}
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == Locked
+}
+
 // Create makes a session and opens it. A bad cwd is a *checkpoints.PathError
 // or BadParams.
 func (r *Registry) Create(ctx context.Context, p CreateParams) (*Session, error) {
 	switch {
 	case p.Tracking == "":
 		p.Tracking = Files
-	case p.Tracking == Workspace:
-		return nil, refuse(TrackingUnavailable, "tracking %q is not available; use %q", p.Tracking, Files)
-	case p.Tracking != Files:
-		return nil, refuse(TrackingUnavailable, "there is no tracking %q; use %q", p.Tracking, Files)
+	case p.Tracking == Workspace && p.InMemory:
+		return nil, refuse(TrackingUnavailable, "a session in memory cannot have tracking %q; use %q", p.Tracking, Files)
+	case p.Tracking != Files && p.Tracking != Workspace:
+		return nil, refuse(TrackingUnavailable, "there is no tracking %q; use %q or %q", p.Tracking, Files, Workspace)
 	}
 	h := &headerRecord{
 		Type: "session", Version: formatVersion, ID: r.newID(), Cwd: p.Cwd, AdditionalDirectories: p.AdditionalDirectories,
@@ -167,6 +226,11 @@ func (r *Registry) Create(ctx context.Context, p CreateParams) (*Session, error)
 	} else if err := s.createLog(root, h); err != nil {
 		s.ws.Close()
 		return nil, storageError("the session could not be made", err)
+	}
+	if p.Tracking == Workspace {
+		if err := s.track(true); err != nil {
+			return nil, storageError("the workspace cannot be tracked", errors.Join(err, s.close(ctx, false)))
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -378,6 +442,9 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	if s != nil {
+		if s.tracker != nil {
+			_ = s.tracker.ReleaseAll(ctx) // kept longer, if it fails
+		}
 		if err := s.close(ctx, false); err != nil {
 			return err
 		}
@@ -432,7 +499,7 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 	defer r.mu.Unlock()
 	if r.root != nil {
 		errs = append(errs, r.store.Close(), r.root.Close())
-		r.root, r.store = nil, nil
+		r.root, r.store, r.trees = nil, nil, nil
 	}
 	return errors.Join(errs...)
 }

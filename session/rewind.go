@@ -80,13 +80,15 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	if err != nil {
 		return RewindResult{}, err
 	}
-	var afters []afterState
-	if s.state.open != nil {
-		if afters, err = s.fixAfters(s.state.open); err != nil {
-			return RewindResult{}, err
-		}
+	first, sp, err := s.upToNow(ctx, p)
+	if err != nil {
+		return RewindResult{}, err
 	}
-	touched, err := only(s.ws, s.state.touched(s.state.targetOrder(p.EntryID), afters), p.Paths)
+	now, err := s.state.with(first)
+	if err != nil {
+		return RewindResult{}, err
+	}
+	touched, err := only(s.ws, now.touched(sp), p.Paths)
 	if err != nil {
 		return RewindResult{}, err
 	}
@@ -97,8 +99,10 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 			Undo: map[string][]int{},
 		},
 	}
-	if t := s.state.open; t != nil {
-		m.first = append(m.first, &endRecord{Type: "end", Turn: t.entry.id, Why: "rewind", Afters: afters})
+	m.first = first
+	if s.tracker != nil {
+		m.result.tellOutside(now.outsideOf(sp, touched), p)
+		m.result.Uncovered = now.blindSince(sp.order)
 	}
 	// At the start of the conversation there is nowhere to move it to.
 	moves := p.Conversation == RewindConversation && (target != nil || s.state.leaf != nil)
@@ -133,7 +137,7 @@ func (s *Session) countTurns(listed []*node, touched []*touch, p RewindParams) i
 			continue
 		}
 		lost := slices.ContainsFunc(touched, func(t *touch) bool {
-			return slices.ContainsFunc(t.intervals, func(iv *interval) bool { return iv.turn != nil && iv.turn.entry == l })
+			return slices.ContainsFunc(t.intervals, func(iv *interval) bool { return iv.turn != nil && iv.turn.entry.id == l.id })
 		})
 		if p.Paths == nil || lost {
 			n++
@@ -167,7 +171,11 @@ func (s *Session) Redo(ctx context.Context, p RewindParams) (RewindResult, error
 	for _, path := range slices.Sorted(maps.Keys(old.undo)) {
 		t := &touch{}
 		for _, n := range old.undo[path] {
-			t.intervals = append(t.intervals, st.intervals[n-1])
+			iv, err := st.interval(n)
+			if err != nil || iv.n != n {
+				return RewindResult{}, &Error{Kind: LogDamaged, Msg: "what the redo would put back was in a damaged line of the log of session " + s.id, Err: err}
+			}
+			t.intervals = append(t.intervals, iv)
 		}
 		t.Path = path
 		if step, ok := old.steps[path]; ok {

@@ -88,6 +88,13 @@ func (m marker) record(r any) {
 				m.state(*iv.After, false)
 			}
 		}
+	case *outsideRecord:
+		for _, iv := range r.Intervals {
+			m.state(iv.Before, true)
+			if iv.After != nil {
+				m.state(*iv.After, false)
+			}
+		}
 	case *afterRecord:
 		afters(r.Afters)
 	case *endRecord:

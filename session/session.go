@@ -9,6 +9,7 @@ import (
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/journal"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
 // Tracking says which changes of a turn are seen.
@@ -112,6 +113,10 @@ type Session struct {
 	state  *state       // changed only by commit
 	ws     *checkpoints.Workspace
 	closed bool
+
+	// tracker sees every change of a tracked workspace; nil with tracking files.
+	tracker *workspace.Workspace
+	first   firstLook
 
 	retired []*checkpoints.Workspace // closed with the session
 	// gone says that a root was not there when the session was opened: it can
@@ -242,6 +247,9 @@ func (s *Session) Checkpoints(ctx context.Context) ([]Checkpoint, error) {
 // checkpoint describes a user entry and what its turn touched.
 func (st *state) checkpoint(n *node) Checkpoint {
 	c := Checkpoint{EntryID: n.id, CreatedAt: n.createdAt, Label: st.labels[n.id], Files: []CheckpointFile{}}
+	if b := st.turns[n.id].blind; b != nil {
+		c.Uncovered = append(c.Uncovered, Uncovered{Path: b.Root, Reason: b.Blind, Error: b.Error})
+	}
 	seen := map[string]bool{}
 	for _, iv := range st.turns[n.id].intervals {
 		if iv.out || seen[iv.path] {

@@ -96,10 +96,7 @@ func refreshSummaries(ctx context.Context, root disk.Root, dir string, old known
 	if err != nil {
 		return nil, nil, err
 	}
-	infos, err := lookAt(ctx, dir, files, skip)
-	if err != nil {
-		return nil, nil, err
-	}
+	infos := lookAt(dir, files, skip)
 	for name := range old {
 		if _, ok := infos[name]; !ok && !skip[place{dir, name}.id()] {
 			infos[name] = nil // gone, or missed on its way from form to form
@@ -130,38 +127,20 @@ func refreshSummaries(ctx context.Context, root disk.Root, dir string, old known
 
 // lookAt is what each log among files is, by name: nil where it is there in
 // both forms, or gone.
-func lookAt(ctx context.Context, dir string, files []fs.DirEntry, skip map[string]bool) (map[string]fs.FileInfo, error) {
-	const some = 256 // files a goroutine looks at at a time
-	found := make([]fs.FileInfo, len(files))
-	places := make([]place, len(files))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for start := 0; start < len(files); start += some {
-		group.Go(func() error {
-			for i := start; i < min(start+some, len(files)); i++ {
-				p, _, ok := placeOf(dir, files[i].Name())
-				if ok && files[i].Type().IsRegular() && !skip[p.id()] {
-					places[i] = p
-					found[i], _ = files[i].Info()
-				}
-			}
-			return ctx.Err()
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
+func lookAt(dir string, files []fs.DirEntry, skip map[string]bool) map[string]fs.FileInfo {
 	infos := make(map[string]fs.FileInfo, len(files))
-	for i, p := range places {
-		if p.name == "" {
+	for _, f := range files {
+		p, _, ok := placeOf(dir, f.Name())
+		if !ok || !f.Type().IsRegular() || skip[p.id()] {
 			continue
 		}
-		if _, twice := infos[p.name]; twice {
-			found[i] = nil
+		info, err := f.Info() // which reading the directory has already asked for
+		if _, twice := infos[p.name]; twice || err != nil {
+			info = nil
 		}
-		infos[p.name] = found[i]
+		infos[p.name] = info
 	}
-	return infos, nil
+	return infos
 }
 
 // readInfos reads logs for their summaries, some at a time.

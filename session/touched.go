@@ -15,45 +15,87 @@ type touch struct {
 	unchecked bool        // its after state is unknown, or only the rewind's own end of the turn fixed it
 }
 
-// touched lists the paths that turns at or after the order changed, in
-// first-change order. afters are after states that are not in the log yet: of
-// a turn that the rewind is about to end.
-func (st *state) touched(order int, afters []afterState) []*touch {
-	fresh := map[int]checkpoints.State{}
-	for _, a := range afters {
-		if a.State != nil {
-			fresh[a.N] = *a.State
-		}
-	}
+// span is what of the log a rewind is about.
+type span struct {
+	order int  // of the target: intervals of entries at or after it count
+	all   bool // scope "all": what is outside counts too
+}
+
+// touched lists the paths that turns (and with scope all: anybody) changed
+// within the span, in first-change order.
+func (st *state) touched(sp span) []*touch {
 	var all []*touch
 	for _, path := range st.pathOrder {
-		var t *touch
-		last := checkpoints.State{}
-		for _, iv := range st.paths[path] {
-			if iv.out || iv.order < order {
-				continue
-			}
-			after, guessed := iv.after, iv.guessed
-			if a, ok := fresh[iv.n]; ok {
-				after, guessed = a, true
-			}
-			if t == nil {
-				t = &touch{Touched: checkpoints.Touched{Path: path, Target: iv.before, Parents: iv.parents}}
-			} else if breaks(last, iv.before) {
-				t.Seam = true
-			}
-			t.Seam = t.Seam || iv.seam
-			t.Parts = append(t.Parts, checkpoints.Part{Before: iv.before, After: after})
-			t.intervals = append(t.intervals, iv)
-			t.unchecked = guessed || after.Kind == checkpoints.Unknown
-			last = after
+		if t := st.touch(path, sp); t != nil {
+			all = append(all, t)
 		}
-		if t == nil {
+	}
+	return all
+}
+
+func (st *state) touch(path string, sp span) *touch {
+	var t *touch
+	last := checkpoints.State{}
+	for _, iv := range st.paths[path] {
+		if iv.out || iv.order < sp.order || iv.outside && (!sp.all || iv.n > st.boundary) {
 			continue
 		}
+		if t == nil {
+			t = &touch{Touched: checkpoints.Touched{Path: path, Target: iv.before, Parents: iv.parents}}
+		} else if breaks(last, iv.before) {
+			t.Seam = true
+		}
+		t.Seam = t.Seam || iv.seam || len(iv.shared) > 0 && !sp.all
+		t.Parts = append(t.Parts, checkpoints.Part{Before: iv.before, After: iv.after})
+		t.intervals = append(t.intervals, iv)
+		t.unchecked = iv.guessed || iv.after.Kind == checkpoints.Unknown
+		last = iv.after
+	}
+	if t != nil {
 		t.Left = last
 		slices.Reverse(t.Parts)
-		all = append(all, t)
+		return t
+	}
+	if !sp.all {
+		return nil
+	}
+	// Changed by somebody after the newest boundary alone: a conflict, for what
+	// is there now is not what any boundary saw.
+	for _, iv := range st.paths[path] {
+		if !iv.out && iv.order >= sp.order && iv.n > st.boundary {
+			return &touch{Touched: checkpoints.Touched{Path: path, Target: iv.before, Left: iv.before, Parents: iv.parents}}
+		}
+	}
+	return nil
+}
+
+// outsideOf names what changed within the span and is no turn's, of paths
+// that are not touched: what came of each.
+func (st *state) outsideOf(sp span, touched []*touch) []OutsideChange {
+	is := map[string]bool{}
+	for _, t := range touched {
+		is[t.Path] = true
+	}
+	var all []OutsideChange
+	for _, path := range st.pathOrder {
+		if is[path] {
+			continue
+		}
+		var first, last *interval
+		for _, iv := range st.paths[path] {
+			if iv.outside && !iv.out && iv.order >= sp.order {
+				if first == nil {
+					first = iv
+				}
+				last = iv
+			}
+		}
+		if first == nil {
+			continue
+		}
+		if c := checkpoints.ChangeOf(first.before, last.after); c != "" {
+			all = append(all, OutsideChange{Path: path, Change: c, SessionID: last.session})
+		}
 	}
 	return all
 }

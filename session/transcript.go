@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,17 +35,24 @@ func blocksText(content json.RawMessage) string {
 
 // asBlocks turns content, a string or blocks, into blocks.
 func asBlocks(content json.RawMessage) (json.RawMessage, error) {
-	var text *string // null is neither
-	if json.Unmarshal(content, &text) == nil && text != nil {
-		return encodeRecord([]textBlock{{"text", *text}})
+	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '"' {
+		var text string
+		if json.Unmarshal(content, &text) == nil {
+			return encodeRecord([]textBlock{{"text", text}})
+		}
 	}
-	var blocks []json.RawMessage
-	if err := json.Unmarshal(content, &blocks); err != nil || blocks == nil {
+	var blocks []textBlock // at once, since a message may be long
+	if err := json.Unmarshal(content, &blocks); err != nil {
+		var array []json.RawMessage
+		if json.Unmarshal(content, &array) == nil && array != nil {
+			return nil, refuse(BadParams, "content holds something that is not a content block with a type")
+		}
+	}
+	if blocks == nil {
 		return nil, refuse(BadParams, "content is neither a string nor an array of content blocks")
 	}
 	for _, b := range blocks {
-		var t textBlock
-		if json.Unmarshal(b, &t) != nil || t.Type == "" {
+		if b.Type == "" {
 			return nil, refuse(BadParams, "content holds something that is not a content block with a type")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
 // RecordRequest is one call of Record.
@@ -95,19 +96,30 @@ func (s *Session) Append(ctx context.Context, entries []NewEntry) (ids []string,
 		return []string{}, nil
 	}
 	var all []any
-	if t := s.state.open; t != nil && slices.ContainsFunc(entries, func(e NewEntry) bool { return e.Role == User }) {
-		afters, err := s.fixAfters(t)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, &endRecord{Type: "end", Turn: t.entry.id, Why: "entry", Afters: afters})
-	}
+	turn := "" // the one that will be open
 	for _, r := range records {
 		ids = append(ids, r.ID)
+		if r.Role == User {
+			turn = r.ID
+		}
+	}
+	var seen *seenRecord
+	if turn != "" {
+		if all, seen, err = s.turnOver(ctx, turn); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range records {
 		all = append(all, r)
+	}
+	if seen != nil {
+		all = append(all, seen)
 	}
 	if err := s.commit(all...); err != nil {
 		return nil, err
+	}
+	if turn != "" {
+		s.letGo(ctx)
 	}
 	for _, r := range records {
 		if r.Role == User {
@@ -194,6 +206,9 @@ func validID(id string) bool {
 // openTurn is the turn that changes belong to; entryID, if given, must be its.
 func (s *Session) openTurn(entryID string) (*turn, error) {
 	t := s.state.open
+	if entryID != "" && s.state.nodes[entryID] == nil {
+		return nil, refuse(EntryNotFound, "session %s has no entry %q", s.id, entryID)
+	}
 	if t == nil {
 		e := refuse(NoTurn, "session %s has no open turn; send a prompt (or append a user entry) first", s.id)
 		if last := s.state.last; last != nil && last.why == "rewind" {
@@ -203,9 +218,6 @@ func (s *Session) openTurn(entryID string) (*turn, error) {
 		return nil, e
 	}
 	if entryID != "" && entryID != t.entry.id {
-		if s.state.nodes[entryID] == nil {
-			return nil, refuse(EntryNotFound, "session %s has no entry %q", s.id, entryID)
-		}
 		return nil, refuse(NoTurn, "entry %q is not the open turn of session %s, which is %q", entryID, s.id, t.entry.id)
 	}
 	return t, nil
@@ -237,7 +249,7 @@ func (g *staging) open(path string) (checkpoints.Captured, error) {
 	c, ok := g.captured[path]
 	if !ok {
 		var err error
-		if c, err = g.s.ws.Capture(path); err != nil {
+		if c, err = g.s.captureBefore(g.turn, path); err != nil {
 			return c, storageError("the contents of "+path+" could not be kept", err)
 		}
 	}
@@ -260,11 +272,12 @@ func (g *staging) capture(names [][]string) {
 			paths = append(paths, name)
 		}
 	}
+	g.captured = make(map[string]checkpoints.Captured, len(paths))
+	paths = g.s.seenBefore(g.turn, paths, g.captured)
 	all, err := g.s.ws.CaptureAll(paths)
 	if err != nil {
 		return
 	}
-	g.captured = make(map[string]checkpoints.Captured, len(paths))
 	for i, path := range paths {
 		g.captured[path] = all[i]
 	}
@@ -470,8 +483,9 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 	var now checkpoints.State
 	if iv := g.newest[target]; iv != nil {
 		now = s.ws.Look(target).State
-		if breaks(iv.after, now) {
-			// Somebody changed it since this turn last wrote it: a seam.
+		if s.tracker == nil && breaks(iv.after, now) {
+			// Somebody changed it since this turn last wrote it: a seam. (In a
+			// tracked workspace the turn's end tells whose it is.)
 			if _, err := g.open(target); err != nil {
 				return res, err
 			}
@@ -481,7 +495,9 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 		if err != nil {
 			return res, err
 		}
-		now = c.State
+		if now = c.State; s.tracker != nil { // that is what it was when the turn began
+			now = s.ws.Look(target).State
+		}
 	}
 	if iv := g.newest[target]; iv.before.Kind == checkpoints.Uncovered {
 		res.Uncovered = append(res.Uncovered, uncoveredOf(iv))
@@ -498,7 +514,10 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 	if err := g.commit(); err != nil {
 		return res, err
 	}
-	if _, err := s.ws.Write(target, data, temp); err != nil {
+	if err := s.claimed(func() ([]workspace.Claim, error) {
+		_, err := s.ws.Write(target, data, temp)
+		return []workspace.Claim{{Path: target, Before: now, After: after}}, err
+	}); err != nil {
 		// The log says what was to be there; say what is.
 		g := s.stage(t)
 		left := s.ws.Look(target).State
@@ -534,28 +553,48 @@ func (s *Session) EndTurn(ctx context.Context) (TurnResult, error) {
 		}
 		return s.state.last.result(), nil
 	}
-	if err := s.endTurn(t, "turn_end", false); err != nil {
+	if err := s.endTurn(ctx, t, "turn_end", false); err != nil {
 		return TurnResult{}, err
 	}
 	return t.result(), nil
 }
 
 // endTurn fixes t's after states and ends it, or leaves it open over a close.
-func (s *Session) endTurn(t *turn, why string, open bool) error {
-	afters, err := s.fixAfters(t)
+func (s *Session) endTurn(ctx context.Context, t *turn, why string, open bool) error {
+	records, err := s.ending(ctx, t, why, open)
 	if err != nil {
 		return err
 	}
-	return s.commit(&endRecord{Type: "end", Turn: t.entry.id, Why: why, Afters: afters, Open: open})
+	if err := s.commit(records...); err != nil {
+		return err
+	}
+	s.letGo(ctx)
+	return nil
+}
+
+// ending are the records that end t with what is there now.
+func (s *Session) ending(ctx context.Context, t *turn, why string, open bool) ([]any, error) {
+	if s.tracker != nil {
+		seen, err := s.look(ctx, false, true)
+		if err != nil {
+			return nil, err
+		}
+		return s.seal(ctx, t, seen, why, open)
+	}
+	afters, err := s.fixAfters(t, nil)
+	if err != nil {
+		return nil, err
+	}
+	return []any{&endRecord{Type: "end", Turn: t.entry.id, Why: why, Afters: afters, Open: open}}, nil
 }
 
 // fixAfters looks at what the turn's paths are now, where that is not known,
-// and keeps their contents, synced.
-func (s *Session) fixAfters(t *turn) ([]afterState, error) {
+// and keeps their contents, synced. Those in skip are passed over.
+func (s *Session) fixAfters(t *turn, skip map[int]bool) ([]afterState, error) {
 	var paths []string
 	var afters []afterState
 	for _, iv := range t.openIntervals() {
-		if !iv.written {
+		if !iv.written && !skip[iv.n] {
 			paths = append(paths, iv.path)
 			afters = append(afters, afterState{N: iv.n})
 		}
@@ -581,6 +620,9 @@ func (t *turn) result() TurnResult {
 		if !iv.out && first[iv.path] == nil {
 			first[iv.path] = iv
 		}
+	}
+	if b := t.blind; b != nil {
+		r.Uncovered = append(r.Uncovered, Uncovered{Path: b.Root, Reason: b.Blind, Error: b.Error})
 	}
 	for _, last := range t.openIntervals() {
 		iv := first[last.path]

@@ -68,9 +68,14 @@ func (r *Registry) View(ctx context.Context, id string) (*View, error) {
 func (st *state) damages() []Damage {
 	var all []Damage
 	for _, d := range st.damage {
-		all = append(all, Damage{Line: d.line, Message: d.err.Error()})
+		all = append(all, Damage{Line: d.line, Message: d.message()})
 	}
 	return all
+}
+
+// message is what is wrong, without the line where it is.
+func (d damage) message() string {
+	return strings.TrimPrefix(d.err.Error(), fmt.Sprintf("line %d: ", d.line))
 }
 
 // Each passes the entries of the active branch to f, oldest first; with all,

@@ -39,7 +39,7 @@ func TestCollectDropsTheDeadAndKeepsTheLiving(t *testing.T) {
 		for i := range 40 {
 			all = append(all, noise(uint64(i), 300))
 		}
-		all = append(all, noise(41, partSize+1), noise(42, partSize+2))
+		all = append(all, large(41, partSize+1), large(42, partSize+2))
 		for _, c := range all {
 			put(t, s, c)
 		}
@@ -194,7 +194,7 @@ func TestWhatWasCollectedIsKeptAnew(t *testing.T) {
 	for i := range 30 {
 		all = append(all, noise(uint64(i), 300))
 	}
-	all = append(all, noise(99, partSize+1))
+	all = append(all, large(99, partSize+1))
 	release, err := a.Hold()
 	require.NoError(t, err)
 	for _, c := range all {

@@ -91,8 +91,7 @@
 //
 // # Finding
 //
-// Of each index, 2 KiB and a filter of 10 bits a content are in memory: 1.5 MiB
-// for a million contents. A look-up asks the filters and reads, of one segment
+// Of each index, 2 KiB and a filter of 10 bits a content are in memory. A look-up asks the filters and reads, of one segment
 // in most cases, one bucket of some KiB. What is behind an index is a map, at
 // most one segment's in each lane. On a miss the directory is read again, once,
 // with what is new in it, so that a content which another process has written
@@ -115,5 +114,5 @@
 // On 2 cores and ext4, contents of 4 KiB like source text: Put of a new one with
 // one Sync for 200, 14,000 a second; of one that is there, 200,000 a second;
 // Get 30,000 a second. The first look of a new process into 100,000 contents:
-// 5 ms.
+// 5 ms. What a process has in memory of 500,000 contents in 12 segments: 1.5 MiB.
 package blobs

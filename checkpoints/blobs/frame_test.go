@@ -59,9 +59,10 @@ const oldFrame = "f56f46010100000078000000000000000000000017000000dcb3dc39500917
 	"28b52ffd2078750000306f696e6f6420015406032a2f01"
 
 var codecSizes = []int{0, 1, 2, 100, frameHead, 4096, 16<<10 - frameHead - 1, 16<<10 - frameHead, 16<<10 - frameHead + 1, 16 << 10,
-	1 << 20, partSize - 1, partSize, partSize + 1, 2*partSize - 1, 2 * partSize, 2*partSize + 1, 16 << 20}
+	1 << 20, partSize - 1, partSize, partSize + 1, 2 * partSize, 2*partSize + 1}
 
 func TestAContentComesBack(t *testing.T) {
+	t.Parallel()
 	c := newCodec()
 	for _, size := range codecSizes {
 		for name, content := range map[string][]byte{"random": noise(uint64(size), size), "zeros": make([]byte, size)} {
@@ -240,6 +241,7 @@ func FuzzRead(f *testing.F) {
 		if len(b) < frameHead {
 			return
 		}
+		b = bytes.Clone(b)
 		d := Digest(b[24:56])
 		h := header{encoding: encoding(b[4] & 1), size: int64(b[8]) | int64(b[9])<<8 | int64(b[10])<<20, stored: uint32(len(b) - frameHead), digest: d}
 		h.put(b)

@@ -19,6 +19,13 @@ func noise(seed uint64, n int) []byte {
 	return b[:n]
 }
 
+// large returns n bytes that take little time: some noise, then zeros.
+func large(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	copy(b, noise(seed, 100))
+	return b
+}
+
 func someRecords(n int) []record {
 	records := make([]record, n)
 	for i := range records {

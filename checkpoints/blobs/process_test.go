@@ -42,6 +42,7 @@ func storeUntilKilled(where string) {
 // Processes that store at the same time and are killed in the middle of it:
 // what each said is there, and the next goes on.
 func TestKilledProcesses(t *testing.T) {
+	t.Parallel()
 	root := openTemp(t)
 	reader := Open(root)
 	defer reader.Close()

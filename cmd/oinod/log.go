@@ -74,7 +74,11 @@ func logText(ctx context.Context, out *bufio.Writer, v *session.View, all bool) 
 		fmt.Fprintf(out, "imported  from %s\n", oneLine(v.ImportedFrom))
 	}
 	for _, d := range v.Damage {
-		fmt.Fprintf(out, "damaged   %s\n", oneLine(d.Message))
+		where := ""
+		if d.Line > 0 {
+			where = fmt.Sprintf("line %d: ", d.Line)
+		}
+		fmt.Fprintf(out, "damaged   %s%s\n", where, oneLine(d.Message))
 	}
 	return v.Messages(ctx, all, func(e session.ViewEntry) error {
 		mark := " "

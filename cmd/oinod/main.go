@@ -47,7 +47,13 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(stderr, "oinod: %v\n", err)
+	own, ok := errors.AsType[*exit](err)
+	if !ok || own.err != nil {
+		fmt.Fprintf(stderr, "oinod: %v\n", err)
+	}
+	if ok {
+		return own.code
+	}
 	if _, failed := errors.AsType[*failure](err); failed {
 		return 1
 	}
@@ -94,7 +100,7 @@ Without a command it serves, when its input is not a terminal.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.agentDir, "agent-dir", "", "where sessions and settings.json are kept (default: OINO_AGENT_DIR, else ~/.oino)")
 	flags.StringVar(&p.logLevel, "log-level", "", "what is logged to stderr: trace, debug, info, warn, error (default: OINO_LOG, else warn)")
-	root.AddCommand(p.serveCommand(), p.sessionsCommand(), p.logCommand(), p.checkCommand(), p.gcCommand(), p.importCommand(), p.demoCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.wrapCommand(), p.sessionsCommand(), p.logCommand(), p.checkCommand(), p.gcCommand(), p.importCommand(), p.demoCommand(), p.versionCommand())
 	return root
 }
 

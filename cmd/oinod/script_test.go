@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,10 +59,15 @@ func TestScripts(t *testing.T) {
 			}
 			return readmeSession(filepath.Join(e.WorkDir, "readme.sh"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
-		},
+		Cmds: scriptCmds(),
 	})
+}
+
+// scriptCmds are our own commands of scripts.
+func scriptCmds() map[string]func(*testscript.TestScript, bool, []string) {
+	cmds := map[string]func(*testscript.TestScript, bool, []string){"exits": exits}
+	maps.Copy(cmds, sessionCmds)
+	return cmds
 }
 
 // exits CODE PROGRAM ARGS… runs a program that must exit with CODE; stdout and

@@ -55,7 +55,7 @@ func (p *process) serve(ctx context.Context) error {
 	defer stop()
 	events := new(rpc.Events)
 	registry, err := session.OpenRegistry(session.Options{
-		Dir: dir, Limits: set.limits, App: "oinod " + version(), Event: events.Send,
+		Dir: dir, Limits: set.limits, App: "oinod " + version(), Event: events.Send, Tracked: p.tracked(set),
 	})
 	if err != nil {
 		return err
@@ -68,6 +68,7 @@ func (p *process) serve(ctx context.Context) error {
 		In: p.stdin, Out: p.stdout,
 		Registry: registry, Forker: forker, Events: events,
 		Log: log, Version: version(), Limits: set.limits,
+		Tracking: []string{string(session.Files), string(session.Workspace)},
 	})
 	if served != nil {
 		served = fmt.Errorf("the client is gone: %w", served)
@@ -76,6 +77,14 @@ func (p *process) serve(ctx context.Context) error {
 	// ctx may be done; what is open is closed all the same.
 	closed := registry.Shutdown(context.WithoutCancel(ctx))
 	return failed(errors.Join(served, closed))
+}
+
+// tracked is what tracking "workspace" covers.
+func (p *process) tracked(set settings) session.TrackedOptions {
+	return session.TrackedOptions{
+		MaxFiles: int(set.workspace.maxFiles), MaxBytes: int64(set.workspace.maxBytes),
+		Include: set.workspace.include, Exclude: set.workspace.exclude, Home: p.getenv("HOME"),
+	}
 }
 
 // warn says what the user should know but nothing fails for, whatever the

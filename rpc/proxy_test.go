@@ -1,0 +1,218 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/oino-dev/oinod/fork"
+	"github.com/oino-dev/oinod/session"
+)
+
+// nopCloser is an agent's stdin that remembers.
+type nopCloser struct{ bytes.Buffer }
+
+func (*nopCloser) Close() error { return nil }
+
+// between is a proxy without processes: lines are given to it directly.
+type between struct {
+	*proxy
+	client, agent *bytes.Buffer // what either was told
+}
+
+func newBetween(t testing.TB) *between {
+	t.Helper()
+	registry, err := session.OpenRegistry(session.Options{Dir: t.TempDir(), Limits: session.DefaultLimits, App: "test"})
+	require.NoError(t, err)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	client, agentIn := new(bytes.Buffer), new(nopCloser)
+	p := newProxy(context.Background(), WrapConfig{
+		Config: Config{
+			In: strings.NewReader(""), Out: client, Registry: registry, Forker: fork.New(registry),
+			Log: zerolog.Nop(), Limits: session.DefaultLimits, Tracking: []string{"files"}, Now: time.Now,
+		},
+		Agent: AgentCommand{Args: []string{"agent"}}, Conversation: true,
+	}, &agent{in: agentIn, out: r})
+	p.clientOut.broken = func(error) {}
+	t.Cleanup(func() {
+		p.settle()
+		p.tasks.end()
+		require.NoError(t, registry.Shutdown(context.Background()))
+		require.NoError(t, r.Close())
+		require.NoError(t, w.Close())
+	})
+	return &between{p, client, &agentIn.Buffer}
+}
+
+// settle waits until nothing is under way.
+func (p *proxy) settle() {
+	p.tasks.work.Wait()
+	p.held.work.Wait()
+	p.agentOut.flush()
+	p.clientOut.flush()
+}
+
+// told is what has come out since it was last asked.
+func told(b *bytes.Buffer) string {
+	s := b.String()
+	b.Reset()
+	return s
+}
+
+// anyID gives ids as they are seen, and as they should not be.
+func anyID() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{`0`, `1`, `-1`, `-4`, `1.5`, `1e3`, `12`, `"12"`, `""`, `"0198-uuid"`, `null`, `"\u00e9\""`, `9007199254740993`, `true`, `{}`, `[1]`})
+}
+
+// anyLine gives lines that oinod has no business with, and things that are
+// hardly lines at all.
+func anyLine() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		space := rapid.SampledFrom([]string{"", " ", "\t", "  "}).Draw(t, "space")
+		var members []string
+		add := func(name, value string) {
+			members = append(members, fmt.Sprintf(`%q%s:%s%s`, name, space, space, value))
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "kind") {
+		case 0:
+			return rapid.StringMatching(`[ -~\t]{0,60}`).Draw(t, "garbage")
+		case 1:
+			return string(rapid.SliceOfN(rapid.ByteRange(0x0b, 0xff), 0, 40).Draw(t, "bytes"))
+		case 2: // an answer to nobody
+			add("id", anyID().Draw(t, "id"))
+			add(rapid.SampledFrom([]string{"result", "error"}).Draw(t, "which"), anyValue().Draw(t, "value"))
+		default:
+			add("jsonrpc", `"2.0"`)
+			add("method", rapid.SampledFrom([]string{
+				`"authenticate"`, `"session/set_mode"`, `"session/update"`, `"session/cancel"`, `"session/prompt"`, `"session/load"`, `"x/y"`, `"_other/z"`,
+				`"terminal/create"`, `"fs/write_text_file"`, `"session/request_permission"`, `"logout"`, `""`, `7`, `"nes\u002fstart"`, `"$/cancel_request"`,
+			}).Draw(t, "method"))
+			if rapid.Bool().Draw(t, "is a request") {
+				add("id", anyID().Draw(t, "id"))
+			}
+			add("params", rapid.OneOf(anyValue(), rapid.SampledFrom([]string{
+				`{"sessionId":"nobody's","update":{"sessionUpdate":"_x/new_variant","n":1}}`,
+				`{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\ud83d\ude00"}},"sessionId":"nobody's"}`,
+				`{"sessionId":"nobody's","prompt":[{"type":"text","text":"go"}]}`, `{"sessionId":5}`, `{"requestId":3}`,
+				`{"sessionId":"nobody's","toolCall":{"toolCallId":"c","locations":[{"path":"/etc/passwd"}]}}`,
+			})).Draw(t, "params"))
+			if rapid.Bool().Draw(t, "more") {
+				add("_meta", `{"trace":[1,{"a":"}"}]}`)
+				add("unknown", anyValue().Draw(t, "unknown"))
+			}
+		}
+		return space + "{" + space + strings.Join(rapid.Permutation(members).Draw(t, "members"), space+","+space) + "}" + space
+	})
+}
+
+func anyValue() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{`null`, `0`, `-0.50`, `"<&>"`, `"\u003c\/"`, `[]`, `{}`, `{"b":1, "a" :2,"b":3}`, `[1, [2,{"x":"]"}]]`, `"é"`, `{"sessionId":"q"}`, `{"truncated":`})
+}
+
+// Whatever either side says that is none of our business comes out on the
+// other side byte for byte, and in order.
+func TestWhatIsNobodysBusinessPassesUnchanged(t *testing.T) {
+	b := newBetween(t)
+	rapid.Check(t, func(t *rapid.T) {
+		var toAgent, toClient strings.Builder
+		for range rapid.IntRange(1, 8).Draw(t, "lines") {
+			line := anyLine().Draw(t, "line")
+			if rapid.Bool().Draw(t, "by the client") {
+				b.clientSays([]byte(line))
+				b.tasks.work.Wait() // what may have been held
+				toAgent.WriteString(line + "\n")
+			} else {
+				b.agentSays([]byte(line))
+				toClient.WriteString(line + "\n")
+			}
+		}
+		b.settle()
+		require.Equal(t, toAgent.String(), told(b.agent))
+		require.Equal(t, toClient.String(), told(b.client))
+		b.update(func(st *proxyState) { st.pending = map[string][]*request{} }) // nobody answers
+	})
+}
+
+// FuzzPass is the same for any bytes.
+func FuzzPass(f *testing.F) {
+	seeds := []string{
+		`{"jsonrpc":"2.0","id":0,"method":"x","params":{}}`, `{"id":1.5,"result":{}}`, `{"method":"session/update","params":{"sessionId":"s","update":{}}}`,
+		`[]`, ``, `{`, `{"method":"session/prompt","id":1,"params":{"sessionId":"s","prompt":[`, `{"id":null,"error":{"code":-32700}}`, `{"a":"\"","method":3}`,
+		`{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","locations":{}}`, `{"method":"$/cancel_request","params":{"requestId":"x"}}`,
+	}
+	for _, s := range seeds {
+		f.Add([]byte(s), true)
+		f.Add([]byte(s), false)
+	}
+	f.Fuzz(func(t *testing.T, line []byte, byClient bool) {
+		e := openLine(line)
+		if bytes.IndexByte(line, '\n') >= 0 || strings.HasPrefix(e.name(), "_oino/") {
+			return
+		}
+		b := newBetween(t)
+		if byClient {
+			b.clientSays(line)
+			b.settle()
+			require.Equal(t, string(line)+"\n", told(b.agent))
+			require.Empty(t, told(b.client))
+			return
+		}
+		b.agentSays(line)
+		b.settle()
+		require.Equal(t, string(line)+"\n", told(b.client))
+		require.Empty(t, told(b.agent))
+	})
+}
+
+// Bytes are exchanged where they stand, and nowhere else.
+func TestSplice(t *testing.T) {
+	t.Parallel()
+	line := []byte(`{"params" : {"a":{"sessionId":"x"}, "sessionId" : "s","sessionId":"t" }, "id":1}`)
+	e := openLine(line)
+	require.Equal(t, `"t"`, string(e.sessionID().of(line)), "the last of two counts, as for any decoder")
+	require.Equal(t, `{"params" : {"a":{"sessionId":"x"}, "sessionId" : "s","sessionId":"agent" }, "id":1}`,
+		string(exchanged(line, e.sessionID(), []byte(`"agent"`))))
+	for _, c := range []struct{ in, want string }{
+		{`{}`, `{"_meta":1}`}, {`{ }`, `{ "_meta":1}`}, {`{"a":2}`, `{"a":2,"_meta":1}`}, {`{"_meta":{"b":3},"a":2}`, `{"_meta":1,"a":2}`},
+	} {
+		require.Equal(t, c.want, string(withMember([]byte(c.in), span{0, len(c.in)}, "_meta", []byte("1"))))
+	}
+	for _, c := range []struct{ in, first, last string }{
+		{`[]`, `[9]`, `[9]`}, {`[ ]`, `[9 ]`, `[9 ]`}, {`[1, 2]`, `[9,1, 2]`, `[1, 2,9]`},
+	} {
+		require.Equal(t, c.first, string(withElement([]byte(c.in), span{0, len(c.in)}, []byte("9"), true)))
+		require.Equal(t, c.last, string(withElement([]byte(c.in), span{0, len(c.in)}, []byte("9"), false)))
+	}
+}
+
+// What agents say of the paths that they touch, as five of them say it.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, call string
+		want       []string
+	}{
+		{"locations", `{"locations":[{"path":"/w/a","line":3},{"path":"b"}]}`, []string{"/w/a", "/w/b"}},
+		{"a diff", `{"content":[{"type":"diff","path":"a.txt","oldText":"x","newText":"y"},{"type":"content","content":{"type":"text","text":"/w/no"}}]}`, []string{"/w/a.txt"}},
+		{"a diff of version 2", `{"content":[{"type":"diff","changes":[{"operation":"move","path":"/w/n","oldPath":"/w/o"}]}]}`, []string{"/w/n", "/w/o"}},
+		{"arguments", `{"rawInput":{"filePath":"/w/a","content":"/w/no","edits":[{"file_path":"c"}]}}`, []string{"/w/a", "/w/c"}},
+		{"a patch by path", `{"rawInput":{"changes":{"/w/a":{"type":"delete"},"b":{"type":"add"}}}}`, []string{"/w/a", "/w/b"}},
+		{"where a command runs", `{"locations":[{"path":"/w"}],"rawInput":{"command":"rm x","cwd":"/w"}}`, nil},
+		{"each once", `{"locations":[{"path":"/w/a"},{"path":"/w/./a"}],"rawInput":{"path":"a"}}`, []string{"/w/a"}},
+		{"nonsense", `{"locations":"x","content":{"type":"diff"},"rawInput":[1,"a"]}`, nil},
+	} {
+		var call toolHints
+		require.NoError(t, json.Unmarshal([]byte(c.call), &call))
+		require.Equal(t, c.want, hintsOf(call, "/w"), c.name)
+	}
+}

@@ -1,0 +1,359 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oino-dev/oinod/protocol"
+	"github.com/oino-dev/oinod/session"
+)
+
+// A turn is a prompt that the agent works on: from the moment before it hears
+// of it to the moment before the client hears that it is done. A tool's status
+// ends nothing.
+
+// holdLimit is how long the agent waits for us.
+const holdLimit = 120 * time.Second
+
+// giveUp is how long after a cancel a prompt that is never answered counts as
+// running: some agents forget the second of two.
+const giveUp = 10 * time.Second
+
+// prompt takes a message of the user. Before the agent hears of it, what it is
+// about to change is safe.
+func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
+	e := openLine(t.line)
+	w := p.wrapped(unquote(e.sessionID().of(t.line)))
+	var params protocol.PromptParams
+	if w == nil || protocol.Decode(t.params, &params) != nil { // the agent's to judge
+		t.passedOn = true
+		p.pass(e, false)
+		return nil, nil
+	}
+	if c, ok := parseCommand(params.Prompt, w.names()); ok {
+		return p.command(ctx, t, w, c)
+	}
+	kept, err := w.session(ctx)
+	if err != nil {
+		w.tell("there is no checkpoint of this message", err)
+	}
+	if kept == nil {
+		t.passedOn = true
+		p.send(e, w, nil, nil)
+		return nil, nil
+	}
+	told, err := p.catchUp(ctx, w, kept)
+	if err != nil {
+		return nil, err
+	}
+	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("it was not safe within %v", holdLimit))
+	defer cancel()
+	w.log.Lock()
+	w.mu.Lock()
+	said := w.heard.take(len(w.running) == 0) // of a prompt that still runs
+	w.mu.Unlock()
+	if err = keepHeard(held, kept, said); err == nil {
+		_, err = kept.Prompt(held, params.Prompt.Raw())
+	}
+	w.log.Unlock()
+	if ctx.Err() != nil && err != nil {
+		return nil, context.Cause(ctx) // the agent has not heard of it
+	}
+	if err != nil {
+		if held.Err() != nil {
+			err = context.Cause(held)
+		}
+		w.tell("there is no checkpoint of this message, and what the agent does now cannot be taken back", err)
+	}
+	t.passedOn = true
+	p.send(e, w, kept, told)
+	return nil, nil
+}
+
+// send sends a prompt to the agent: from now on it runs.
+func (p *proxy) send(e envelope, w *wrapped, kept *session.Session, told *recap) {
+	r := &request{id: bytes.Clone(e.id.of(e.line)), key: e.key(), method: protocol.SessionPrompt, session: w}
+	w.mu.Lock()
+	w.running = append(w.running, &turnRequest{request: r})
+	w.hinted = map[string]bool{}
+	w.mu.Unlock()
+	if !p.await(r) {
+		w.answered(r, false)
+		return
+	}
+	if told != nil && told.block != nil {
+		if prompt := within(e.line, e.params, "prompt"); isArray(e.line, prompt) {
+			e = openLine(withElement(e.line, prompt, told.block, true))
+		}
+	}
+	line, _ := p.outbound(e)
+	_ = p.agentOut.write(append(bytes.Clone(line), '\n')) // how the agent ended is found out elsewhere
+	if told != nil {
+		if err := kept.SetWrapped(context.Background(), told.wrapped, false); err != nil {
+			p.log.Warn().Err(err).Msg("that the agent knows the conversation could not be kept")
+		}
+	}
+}
+
+// command does what the user typed, if a turn does not keep it from being done.
+func (p *proxy) command(ctx context.Context, t *task, w *wrapped, c command) (any, error) {
+	w.settled()
+	kept, err := w.session(ctx)
+	if p.client.version.Load() > 1 {
+		t.after = func() {
+			p.client.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: w.id, Update: map[string]string{
+				"sessionUpdate": protocol.StateUpdate, "state": "idle", "stopReason": protocol.EndTurn,
+			}})
+		}
+	}
+	if err == nil && kept == nil {
+		err = errors.New("there are no checkpoints of this session")
+	}
+	if err == nil && (c.name == cmdRewind || c.name == cmdRedo) {
+		err = w.refuseRunning()
+	}
+	if err != nil {
+		p.client.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: w.id, Update: p.client.words(sentence(err.Error()))})
+		return protocol.PromptResult{StopReason: protocol.EndTurn}, nil
+	}
+	return p.server.command(ctx, t, kept, c)
+}
+
+// refuseRunning refuses what must not be done while the agent works.
+func (w *wrapped) refuseRunning() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.proxy.config.Now()
+	if !slices.ContainsFunc(w.running, func(r *turnRequest) bool {
+		// One that was cancelled and forgotten, by an agent that is silent since.
+		return r.cancelled.IsZero() || now.Sub(r.cancelled) < giveUp || now.Sub(w.spoke) < giveUp
+	}) {
+		return nil
+	}
+	return &session.Error{Kind: session.TurnRunning, Msg: fmt.Sprintf(
+		"the agent is working in session %s; wait until it is done, or stop it first", w.id)}
+}
+
+// cancelled notes that the client wants the turn to end.
+func (w *wrapped) cancelled() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.running {
+		if r.cancelled.IsZero() {
+			r.cancelled = w.proxy.config.Now()
+		}
+	}
+}
+
+// answered takes the answer to a prompt, before the client has it. In version
+// 2 a good one only says that the agent begins.
+func (w *wrapped) answered(r *request, good bool) {
+	w.mu.Lock()
+	i := slices.IndexFunc(w.running, func(t *turnRequest) bool { return t.request == r })
+	if i < 0 {
+		w.mu.Unlock()
+		return
+	}
+	if good && w.proxy.client.version.Load() > 1 {
+		w.running[i].accepted = true
+		w.mu.Unlock()
+		return
+	}
+	w.running = slices.Delete(w.running, i, i+1)
+	over := len(w.running) == 0
+	w.mu.Unlock()
+	w.endTurn(over)
+}
+
+// idle ends the turns of version 2 that the agent has begun.
+func (w *wrapped) idle() {
+	w.mu.Lock()
+	before := len(w.running)
+	w.running = slices.DeleteFunc(w.running, func(t *turnRequest) bool { return t.accepted })
+	over, some := len(w.running) == 0, len(w.running) < before
+	w.mu.Unlock()
+	if some {
+		w.endTurn(over)
+	}
+}
+
+// endTurn writes down what the agent has said and, when it works on nothing
+// any more, what it leaves. Only the latter is waited for: who wants to read
+// the log, or to write to it, waits for the rest (see settled).
+func (w *wrapped) endTurn(over bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), holdLimit)
+	w.log.Lock()
+	w.mu.Lock()
+	said := w.heard.take(over)
+	w.mu.Unlock()
+	kept, err := w.session(ctx)
+	if err != nil || kept == nil {
+		cancel()
+		w.log.Unlock()
+		return // the user knows since the prompt
+	}
+	if over {
+		_, err = kept.EndTurn(ctx)
+		if e, ok := errors.AsType[*session.Error](err); ok && e.Kind == session.NoTurn {
+			err = nil // the one that began without a checkpoint
+		}
+	}
+	w.lane.load.work.Go(func() {
+		defer w.log.Unlock()
+		defer cancel()
+		if err := errors.Join(err, keepHeard(ctx, kept, said)); err != nil {
+			w.tell("what this turn did could not be written down whole", err)
+		}
+	})
+}
+
+// settled waits until all that was heard in turns that are over is in the log.
+func (w *wrapped) settled() {
+	w.log.Lock()
+	defer w.log.Unlock()
+}
+
+func keepHeard(ctx context.Context, kept *session.Session, said []session.NewEntry) error {
+	if len(said) == 0 {
+		return nil
+	}
+	_, err := kept.Append(ctx, said)
+	return err
+}
+
+// endTurns ends what runs when the agent has ended.
+func (p *proxy) endTurns() {
+	var all []*wrapped
+	p.update(func(st *proxyState) {
+		for _, w := range st.byClient {
+			all = append(all, w)
+		}
+	})
+	for _, w := range all {
+		w.mu.Lock()
+		runs := len(w.running) > 0
+		w.running = nil
+		w.mu.Unlock()
+		if runs {
+			w.endTurn(true)
+		}
+	}
+}
+
+// hear takes an update of the agent's. What it returns has to be done before
+// the client has it.
+func (w *wrapped) hear(u update) (before func()) {
+	if u.variant == protocol.AvailableCommandsUpdate {
+		w.learnCommands(u.commands)
+		return nil
+	}
+	w.mu.Lock()
+	w.spoke = w.proxy.config.Now()
+	if len(w.running) == 0 || w.ours == "" {
+		w.mu.Unlock() // the replay of a session/load, or nobody's business
+		return nil
+	}
+	switch u.variant {
+	case protocol.AgentMessageChunk:
+		w.heard.chunk(u.content)
+	case protocol.AgentMessage:
+		if len(u.content) > 0 && u.content[0] == '[' {
+			for _, block := range elements(u.content) {
+				w.heard.chunk(block)
+			}
+		}
+	case protocol.ToolCallStart, protocol.ToolCallUpdate:
+		w.heard.call(u.all)
+		wait := w.write()
+		w.mu.Unlock()
+		var call toolHints
+		_ = json.Unmarshal(u.all, &call) // as much as can be read
+		hint := w.hint(call, unquote(u.toolCall))
+		switch {
+		case hint == nil:
+			return wait
+		case wait == nil:
+			return hint
+		}
+		return func() {
+			hint()
+			wait()
+		}
+	case protocol.StateUpdate:
+		w.mu.Unlock()
+		if unquote(u.state) == "idle" {
+			return w.idle
+		}
+		return nil
+	}
+	wait := w.write()
+	w.mu.Unlock()
+	return wait
+}
+
+// write has what was heard written down where that is much, beside whatever
+// else goes on; where it is too much, by the function that it returns. The
+// caller has mu.
+func (w *wrapped) write() (wait func()) {
+	switch {
+	case w.heard.size < muchHeard:
+	case !w.writing:
+		w.writing = true
+		w.lane.load.work.Go(func() {
+			w.endTurn(false)
+			w.settled()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.writing = false
+		})
+	case w.heard.size > maxHeard:
+		return w.settled
+	}
+	return nil
+}
+
+// hint is what has to be done before a message goes on that names paths: they
+// are looked at, once a turn.
+func (w *wrapped) hint(call toolHints, id string) (before func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.running) == 0 || w.ours == "" {
+		return nil
+	}
+	if call.Kind == "" {
+		call.Kind = w.heard.kindOf(id)
+	}
+	if readingKinds[call.Kind] {
+		return nil
+	}
+	var requests []session.RecordRequest
+	for _, path := range hintsOf(call, unquote(w.setup["cwd"])) {
+		if !w.hinted[path] {
+			w.hinted[path] = true
+			requests = append(requests, session.RecordRequest{Paths: []string{path}}) // each fails alone
+		}
+	}
+	if len(requests) == 0 {
+		return nil
+	}
+	return func() { w.record(requests) }
+}
+
+func (w *wrapped) record(requests []session.RecordRequest) {
+	ctx, cancel := context.WithTimeout(context.Background(), holdLimit)
+	defer cancel()
+	kept, err := w.session(ctx)
+	if err != nil || kept == nil {
+		return // the user knows since the prompt
+	}
+	for i, reply := range kept.Record(ctx, requests) {
+		if reply.Err != nil { // most likely a path outside of the roots
+			w.proxy.log.Debug().Err(reply.Err).Strs("paths", requests[i].Paths).Msg("a path that the agent named is not covered")
+		}
+	}
+}

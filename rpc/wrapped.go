@@ -1,0 +1,430 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oino-dev/oinod/protocol"
+	"github.com/oino-dev/oinod/session"
+)
+
+// wrapped is a session of the agent's, as this process knows it.
+type wrapped struct {
+	proxy *proxy
+	id    string // what the client calls it, for good
+	lane  lane
+
+	mu       sync.Mutex
+	agentsID string // what the agent calls it
+	ours     string // our session, "": none
+	setup    map[string]json.RawMessage
+	settings []setting
+	commands json.RawMessage // the agent's own, an array
+	taken    map[string]bool // their names
+	running  []*turnRequest  // prompts that the agent works on
+	heard    heard
+	hinted   map[string]bool // paths of this turn that were looked at
+	spoke    time.Time       // the agent, last
+	muted    bool            // what the agent says of it is a replay that we asked for
+	told     bool            // the user knows that something is not kept
+	writing  bool            // what was heard is on its way to the log
+
+	log sync.Mutex // held while something is on its way to the log; taken before mu
+}
+
+// setting is a mode or an option that the editor has set.
+type setting struct {
+	method, key string
+	params      json.RawMessage
+}
+
+// turnRequest is a prompt that the agent works on.
+type turnRequest struct {
+	*request
+	accepted  bool // version 2: it was answered, and is worked on
+	cancelled time.Time
+}
+
+// lostSession is one that the agent could not open again. A client that knows
+// the conversation goes on with a new one.
+type lostSession struct {
+	ours, cwd string
+	at        time.Time
+}
+
+// goesOn is how soon after a session was lost a new one takes its place. A
+// client does that by itself; a person who begins something else takes longer.
+const goesOn = 5 * time.Second
+
+func (p *proxy) wrapped(clientID string) (w *wrapped) {
+	p.update(func(st *proxyState) { w = st.byClient[clientID] })
+	return w
+}
+
+func (p *proxy) byAgent(agentID string) (w *wrapped) {
+	p.update(func(st *proxyState) { w = st.byAgent[agentID] })
+	return w
+}
+
+func (p *proxy) byOurs(sessionID string) (w *wrapped) {
+	p.update(func(st *proxyState) { w = st.byOurs[sessionID] })
+	return w
+}
+
+func (p *proxy) isMaking() (making bool) {
+	p.update(func(st *proxyState) { making = st.making > 0 })
+	return making
+}
+
+// nameOf is what the client calls a session of ours.
+func (p *proxy) nameOf(sessionID string) string {
+	if w := p.byOurs(sessionID); w != nil {
+		return w.id
+	}
+	return sessionID
+}
+
+// meet is the session that client and agent call id, noted if it is new.
+func (p *proxy) meet(id string) (w *wrapped) {
+	p.update(func(st *proxyState) {
+		if w = st.byClient[id]; w == nil {
+			w = &wrapped{proxy: p, id: id, agentsID: id, lane: lane{load: p.held}}
+			st.byClient[id], st.byAgent[id] = w, w
+		}
+	})
+	return w
+}
+
+// rename is what the agent calls w from now on.
+func (p *proxy) rename(w *wrapped, agentID string) {
+	p.update(func(st *proxyState) {
+		old := w.agentID()
+		if st.byAgent[old] == w {
+			delete(st.byAgent, old)
+		}
+		if stub := st.byAgent[agentID]; stub != nil && stub != w { // it announced its commands already
+			delete(st.byClient, stub.id)
+			w.learnCommands(stub.agentCommands())
+		}
+		st.byAgent[agentID] = w
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.agentsID = agentID
+	})
+}
+
+// keepsIn is where what happens in w is kept.
+func (p *proxy) keepsIn(w *wrapped, s *session.Session) {
+	p.update(func(st *proxyState) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if st.byOurs[w.ours] == w {
+			delete(st.byOurs, w.ours)
+		}
+		w.ours = s.ID()
+		st.byOurs[w.ours] = w
+	})
+}
+
+// forget forgets a session that is closed or deleted.
+func (p *proxy) forget(w *wrapped) {
+	p.update(func(st *proxyState) {
+		delete(st.byClient, w.id)
+		for id, other := range st.byAgent {
+			if other == w {
+				delete(st.byAgent, id)
+			}
+		}
+		for id, other := range st.byOurs {
+			if other == w {
+				delete(st.byOurs, id)
+			}
+		}
+	})
+}
+
+func (w *wrapped) agentID() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.agentsID
+}
+
+func (w *wrapped) oursID() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ours
+}
+
+func (w *wrapped) isMuted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.muted
+}
+
+func (w *wrapped) mute(muted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.muted = muted
+}
+
+// session is where what happens in w is kept; nil where nothing is.
+func (w *wrapped) session(ctx context.Context) (*session.Session, error) {
+	id := w.oursID()
+	if id == "" {
+		return nil, nil
+	}
+	return w.proxy.config.Registry.Get(ctx, id)
+}
+
+// note sees a message of the client's go by that says how the session is to be.
+func (w *wrapped) note(method string, e envelope) {
+	var key string
+	switch method {
+	case protocol.SetMode, protocol.SetModel:
+	case protocol.SetConfigOption:
+		key = unquote(within(e.line, e.params, "configId").of(e.line))
+	default:
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.settings = slices.DeleteFunc(w.settings, func(s setting) bool { return s.method == method && s.key == key })
+	w.settings = append(w.settings, setting{method, key, bytes.Clone(e.params.of(e.line))})
+}
+
+func (w *wrapped) setUp(params map[string]json.RawMessage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.setup = params
+}
+
+func (w *wrapped) cwd() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return unquote(w.setup["cwd"])
+}
+
+// directories are the additional ones that the client has named.
+func (w *wrapped) directories() (dirs []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = json.Unmarshal(w.setup["additionalDirectories"], &dirs) // those that are none are the agent's to refuse
+	return dirs
+}
+
+// tell tells the user, once, that something is not kept.
+func (w *wrapped) tell(what string, err error) {
+	w.proxy.log.Warn().Err(err).Str("session", w.id).Msg(what)
+	w.mu.Lock()
+	told := w.told
+	w.told = true
+	w.mu.Unlock()
+	if !told {
+		w.proxy.client.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: w.id, Update: w.proxy.client.words(fmt.Sprintf(
+			"oinod: %s: %v\n\n", what, err))})
+	}
+}
+
+// agentName is the agent's name.
+func (p *proxy) agentName() (name string) {
+	p.update(func(st *proxyState) { name = st.agentName })
+	return name
+}
+
+// answer takes the agent's answer to a request of the client's.
+func (p *proxy) answer(r *request, e envelope) {
+	good := e.result.to > 0
+	switch {
+	case r.method == protocol.Initialize && good:
+		p.toClientLine(p.initialized(e))
+		return
+	case r.method == protocol.SessionNew && good:
+		if id := unquote(within(e.line, e.result, "sessionId").of(e.line)); id != "" {
+			p.made(p.meet(id), r, e.line)
+			return
+		}
+	case r.method == protocol.SessionFork && good:
+		if id := unquote(within(e.line, e.result, "sessionId").of(e.line)); id != "" {
+			p.forked(p.meet(id), r, e.line)
+			return
+		}
+	}
+	if w := r.session; w != nil && (followed[r.method] || !w.lane.isIdle()) {
+		line := bytes.Clone(e.line)
+		w.lane.post(len(line), func() { p.endWith(r, line, good) })
+		return
+	}
+	p.toClientLine(e.line)
+}
+
+// followed are the methods whose answer means work for us.
+var followed = map[string]bool{
+	protocol.SessionPrompt: true, protocol.SessionLoad: true, protocol.SessionResume: true,
+	protocol.SessionClose: true, protocol.SessionDelete: true,
+}
+
+// end is answer for a line of our own.
+func (p *proxy) end(r *request, line []byte) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	if r.session == nil {
+		p.toClientLine(line)
+		return
+	}
+	r.session.lane.post(len(line), func() { p.endWith(r, line, false) })
+}
+
+// endWith lets the answer to a request of a session go on, when what the agent
+// said before it is through.
+func (p *proxy) endWith(r *request, line []byte, good bool) {
+	w := r.session
+	switch r.method {
+	case protocol.SessionPrompt:
+		w.answered(r, good)
+	case protocol.SessionLoad, protocol.SessionResume:
+		p.opened(w, r, good)
+	case protocol.SessionClose, protocol.SessionDelete:
+		if good {
+			p.dropped(w, r.method)
+		}
+	}
+	p.toClientLine(line)
+	p.clientOut.flush()
+	if good && (r.method == protocol.SessionLoad || r.method == protocol.SessionResume) {
+		w.announce()
+	}
+}
+
+// made takes the answer to session/new: from now on the session is kept.
+func (p *proxy) made(w *wrapped, r *request, line []byte) {
+	w.setUp(r.params)
+	var lost *lostSession
+	p.update(func(st *proxyState) { lost, st.lost = st.lost, nil })
+	p.tasks.put(w.id, func(ctx context.Context) {
+		if lost != nil && lost.cwd == w.cwd() && p.config.Now().Sub(lost.at) < goesOn && p.goOn(ctx, w, lost) {
+			return
+		}
+		p.keep(ctx, w)
+	})
+	p.toClientLine(line)
+	w.announce()
+}
+
+// goOn keeps w where the session was kept that the client could not open again.
+func (p *proxy) goOn(ctx context.Context, w *wrapped, lost *lostSession) bool {
+	s, err := p.config.Registry.Get(ctx, lost.ours)
+	if err == nil {
+		err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id}, false)
+	}
+	if err != nil {
+		p.log.Warn().Err(err).Msg("a conversation does not go on where it was kept")
+		return false
+	}
+	p.keepsIn(w, s)
+	return true
+}
+
+// keep makes a session of ours for w.
+func (p *proxy) keep(ctx context.Context, w *wrapped) {
+	tracking := p.config.Tracking
+	var meta protocol.Meta[protocol.NewExtension]
+	w.mu.Lock()
+	_ = json.Unmarshal(w.setup["_meta"], &meta) // what is no wish is none
+	w.mu.Unlock()
+	if wish := meta.Of().Tracking; wish != "" {
+		tracking = []string{wish, string(session.Files)}
+	}
+	var s *session.Session
+	var err error
+	for _, t := range tracking {
+		s, err = p.config.Registry.Create(ctx, session.CreateParams{
+			Cwd: w.cwd(), AdditionalDirectories: w.directories(), Tracking: session.Tracking(t), Agent: p.agentName(),
+		})
+		if e, ok := errors.AsType[*session.Error](err); !ok || e.Kind != session.TrackingUnavailable {
+			break
+		}
+		p.log.Info().Err(err).Str("session", w.id).Msg("files are seen only where a tool names them")
+	}
+	if err == nil {
+		err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id}, false)
+	}
+	if err != nil {
+		w.tell("there are no checkpoints of this session", err)
+		return
+	}
+	p.keepsIn(w, s)
+}
+
+// forked takes the answer to the client's own session/fork: the new session
+// has what the old one has.
+func (p *proxy) forked(w *wrapped, r *request, line []byte) {
+	w.setUp(r.params)
+	source := r.session
+	p.tasks.put(w.id, func(ctx context.Context) {
+		if source == nil || source.oursID() == "" {
+			p.keep(ctx, w)
+			return
+		}
+		s, err := p.copy(ctx, source)
+		if err == nil {
+			err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id}, false)
+		}
+		if err != nil {
+			w.tell("the fork has none of the checkpoints", err)
+			p.keep(ctx, w)
+			return
+		}
+		p.keepsIn(w, s)
+	})
+	p.toClientLine(line)
+	w.announce()
+}
+
+// copy is a new session of ours with all that the one of w has.
+func (p *proxy) copy(ctx context.Context, w *wrapped) (*session.Session, error) {
+	s, err := w.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	branch, err := s.Branch("")
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(branch))
+	for i, e := range branch {
+		ids[i] = e.ID
+	}
+	child, err := p.config.Registry.Stage(ctx, s, ids, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := child.Publish(ctx); err != nil {
+		return nil, errors.Join(err, child.Discard())
+	}
+	return p.config.Registry.Get(ctx, child.ID())
+}
+
+// dropped follows the client, who has closed or deleted the agent's session.
+func (p *proxy) dropped(w *wrapped, method string) {
+	ours := w.oursID()
+	p.forget(w)
+	if ours == "" {
+		return
+	}
+	p.tasks.put(w.id, func(ctx context.Context) {
+		var err error
+		if method == protocol.SessionDelete {
+			err = p.config.Registry.Delete(ctx, ours)
+		} else {
+			err = p.config.Registry.Close(ctx, ours)
+		}
+		if err != nil {
+			p.log.Warn().Err(err).Str("session", ours).Msg("what was kept of a session could not be dropped with it")
+		}
+	})
+}

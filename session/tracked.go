@@ -1,0 +1,585 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
+)
+
+// A tracked session sees its workspace at the begin and the end of each turn,
+// and before a rewind: a capture (package workspace). What changed between the
+// two of a turn, and no other session has claimed, is the turn's, whoever made
+// it; what changed between turns is outside. Both become intervals of the
+// session's own log, so that a rewind needs no capture of then.
+//
+// A tool of ours still opens an interval before it changes a path, with what
+// the path was at the turn's begin: after a crash that is what there is. The
+// turn's end replaces these by what the captures tell.
+
+// captureLimit is how long a turn waits for its capture. A turn that is not
+// seen is better than one that does not begin.
+const captureLimit = 120 * time.Second
+
+// slowCapture is from when on a capture tells its progress.
+const slowCapture = time.Second
+
+// Coverage says how much of a tracked workspace is seen.
+type Coverage struct {
+	Complete bool
+	Reason   string // why not: budget, home, root, excluded, unreadable
+}
+
+// firstLook is the capture that runs from the session's making on.
+type firstLook struct {
+	work sync.WaitGroup
+	stop context.CancelFunc
+	done chan struct{} // closed when it has ended; nil if there is none
+
+	mu       sync.Mutex
+	coverage *Coverage // of the newest capture
+}
+
+// sight is one capture, or why there is none.
+type sight struct {
+	workspace.Capture
+	err error
+}
+
+// track makes the session a tracked one, and in the background takes the first
+// look, which is the long one.
+func (s *Session) track(background bool) error {
+	store, err := s.reg.tracking()
+	if err != nil {
+		return err
+	}
+	dirs := append([]string{s.cwd}, s.state.dirs...)
+	if s.tracker, err = store.Open(s.id, dirs); err != nil {
+		return err
+	}
+	if !background {
+		return nil
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.first.stop, s.first.done = stop, make(chan struct{})
+	s.first.work.Go(func() {
+		defer close(s.first.done)
+		c, err := s.tracker.Capture(ctx, workspace.CaptureOptions{Progress: s.progress()})
+		if err == nil {
+			s.first.note(c.Coverage)
+		}
+		// What went wrong is met again, and told, when a turn begins.
+	})
+	return nil
+}
+
+func (f *firstLook) note(c workspace.Coverage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.coverage = &Coverage{Complete: c.Complete, Reason: c.Reason}
+}
+
+// end ends the look that runs in the background.
+func (f *firstLook) end() {
+	if f.stop != nil {
+		f.stop()
+		f.work.Wait()
+	}
+}
+
+// Coverage says how much of the workspace is seen, waiting for the first look
+// until ctx is done; nil where that is not known (yet), or nothing is tracked.
+func (s *Session) Coverage(ctx context.Context) *Coverage {
+	if s.tracker == nil {
+		return nil
+	}
+	if s.first.done != nil {
+		select {
+		case <-s.first.done:
+		case <-ctx.Done():
+		}
+	}
+	s.first.mu.Lock()
+	defer s.first.mu.Unlock()
+	return s.first.coverage
+}
+
+// progress tells how far a capture is that takes its time.
+func (s *Session) progress() func(done, total int) {
+	start := time.Now()
+	return func(done, total int) {
+		if time.Since(start) >= slowCapture {
+			s.emit("progress", map[string]any{"done": done, "total": total})
+		}
+	}
+}
+
+// look captures the workspace. Its error is ctx's alone: what else goes wrong
+// is in the sight, and the turn is not covered.
+func (s *Session) look(ctx context.Context, begin, end bool) (sight, error) {
+	var always []string
+	for path, ivs := range s.state.paths {
+		for _, iv := range ivs {
+			if !iv.out && !iv.outside {
+				always = append(always, path)
+				break
+			}
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, captureLimit)
+	defer cancel()
+	c, err := s.tracker.Capture(limited, workspace.CaptureOptions{Begin: begin, End: end, Always: always, Progress: s.progress()})
+	if err != nil && ctx.Err() != nil {
+		return sight{}, ctx.Err()
+	}
+	if err != nil {
+		s.emit("checkpoint_failed", map[string]any{"error": err.Error()})
+		return sight{err: err}, nil
+	}
+	s.first.note(c.Coverage)
+	return sight{Capture: c}, nil
+}
+
+// turnOver are the records that end the open turn and, in a tracked session,
+// begin the one of the user entry: both with one capture.
+func (s *Session) turnOver(ctx context.Context, entry string) (before []any, seen *seenRecord, err error) {
+	t := s.state.open
+	if s.tracker == nil {
+		if t != nil {
+			before, err = s.ending(ctx, t, "entry", false)
+		}
+		return before, nil, err
+	}
+	now, err := s.look(ctx, true, t != nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t != nil {
+		before, err = s.seal(ctx, t, now, "entry", false)
+	} else {
+		before, err = s.outsideSince(ctx, now)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	seen = &seenRecord{Type: "seen", Turn: entry, Mark: now.Mark}
+	switch {
+	case now.err != nil:
+		seen.Mark, seen.Blind, seen.Root, seen.Error = nil, checkpoints.Unreadable, s.cwd, now.err.Error()
+	case !now.Coverage.Complete:
+		seen.Blind, seen.Root = reasonOf(now.Coverage.Reason), now.Coverage.Root
+		seen.Error = "the workspace is not seen whole (" + now.Coverage.Reason + "); what tools name is"
+	}
+	return before, seen, nil
+}
+
+// reasonOf is the reason of a state for a workspace that is not covered.
+func reasonOf(coverage string) checkpoints.Reason {
+	switch r := checkpoints.Reason(coverage); r {
+	case checkpoints.Budget, checkpoints.Excluded, checkpoints.Unreadable:
+		return r
+	}
+	return checkpoints.Budget // a home directory or a whole disk is over any
+}
+
+// outsideSince are the changes between the newest capture that the log knows
+// of and now: no turn was open.
+func (s *Session) outsideSince(ctx context.Context, now sight) ([]any, error) {
+	if now.err != nil || s.state.mark == nil {
+		return nil, nil
+	}
+	changed, err := s.tracker.Changes(ctx, s.state.mark, now.Mark)
+	if errors.Is(err, workspace.ErrGone) {
+		return nil, nil // nothing can be told
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := newDivision(changed)
+	for _, c := range d.changed {
+		for _, l := range c.Links {
+			if l.Owner != s.id { // our own is a rewind's or a redo's
+				d.outside = append(d.outside, d.interval(c.Path, l))
+			}
+		}
+	}
+	if len(d.outside) == 0 {
+		return nil, nil
+	}
+	records := []any{&outsideRecord{Type: "outside", Mark: now.Mark, Intervals: d.outside}}
+	number(records, s.state.nextInterval())
+	return records, nil
+}
+
+// seal are the records that end turn t with a capture: its intervals as the
+// captures tell them, and what others did meanwhile. Paths that the captures do
+// not cover keep the intervals that tools have opened.
+func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open bool) ([]any, error) {
+	end := &endRecord{Type: "end", Turn: t.entry.id, Why: why, Open: open, Mark: now.Mark}
+	var changed []workspace.Changed
+	told := now.err == nil && t.mark != nil
+	if told {
+		var err error
+		if changed, err = s.tracker.Changes(ctx, t.mark, now.Mark); errors.Is(err, workspace.ErrGone) {
+			told = false
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if !told {
+		afters, err := s.fixAfters(t, nil)
+		end.Afters = afters
+		return []any{end}, err
+	}
+	d := newDivision(changed)
+	before := &beforeRecord{Type: "before", Turn: t.entry.id}
+	for _, c := range d.changed {
+		for _, l := range c.Links {
+			iv := d.interval(c.Path, l)
+			if l.Owner == "" || l.Owner == s.id {
+				iv.Shared, iv.SessionID = s.sharers(l), ""
+				before.Intervals = append(before.Intervals, iv)
+			} else {
+				d.outside = append(d.outside, iv)
+			}
+		}
+	}
+	skip, err := s.replaced(ctx, t, now, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, iv := range t.intervals[t.sealed:] {
+		if skip[iv.n] && !iv.out {
+			end.Drop = append(end.Drop, iv.n)
+		}
+	}
+	if end.Afters, err = s.fixAfters(t, skip); err != nil {
+		return nil, err
+	}
+	var records []any
+	if len(before.Intervals) > 0 {
+		records = append(records, before)
+		if e := s.eviction(t); e != nil {
+			records = append(records, e)
+		}
+	}
+	if len(d.outside) > 0 {
+		records = append(records, &outsideRecord{Type: "outside", Turn: t.entry.id, Intervals: d.outside})
+	}
+	number(records, s.state.nextInterval())
+	return append(records, end), s.syncBlobs()
+}
+
+// replaced are the intervals that tools have opened and the captures know
+// better: of paths that both captures cover.
+func (s *Session) replaced(ctx context.Context, t *turn, now sight, d *division) (map[int]bool, error) {
+	var paths []string
+	var ns []int
+	replaced := map[int]bool{}
+	for _, iv := range t.intervals[t.sealed:] {
+		switch {
+		case iv.out:
+		case d.has[iv.path]:
+			replaced[iv.n] = true
+		default:
+			paths, ns = append(paths, iv.path), append(ns, iv.n)
+		}
+	}
+	if len(paths) == 0 {
+		return replaced, nil
+	}
+	was, err := s.tracker.States(ctx, t.mark, paths)
+	if err != nil {
+		return nil, err
+	}
+	is, err := s.tracker.States(ctx, now.Mark, paths)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range ns {
+		if was[i].Kind != checkpoints.Uncovered && was[i].Same(is[i]) {
+			replaced[n] = true
+		}
+	}
+	return replaced, nil
+}
+
+// sharers are the other sessions that may have made an unclaimed change: a turn
+// of theirs was open at the time.
+func (s *Session) sharers(l workspace.Link) []string {
+	var all []string
+	for _, o := range l.Shared {
+		if !o.Open || s.reg.alive(o.Session) {
+			all = append(all, o.Session)
+		}
+	}
+	return all
+}
+
+// division divides what captures tell into intervals.
+type division struct {
+	changed []workspace.Changed // without directories that came or went only with something in them
+	has     map[string]bool
+	made    map[string]bool   // directories that were made
+	gone    map[string]uint32 // directories that went, with their modes
+	outside []intervalRecord
+}
+
+func newDivision(changed []workspace.Changed) *division {
+	d := &division{has: map[string]bool{}, made: map[string]bool{}, gone: map[string]uint32{}}
+	came, went := map[string]bool{}, map[string]bool{} // directories above something that came or went
+	for _, c := range changed {
+		first, last := c.Links[0].Before, c.Links[len(c.Links)-1].After
+		for dir := filepath.Dir(c.Path); ; dir = filepath.Dir(dir) {
+			came[dir] = came[dir] || last.Kind != checkpoints.Absent
+			went[dir] = went[dir] || first.Kind != checkpoints.Absent
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	for _, c := range changed {
+		d.has[c.Path] = true
+		first, last := c.Links[0].Before, c.Links[len(c.Links)-1].After
+		if first.Kind == checkpoints.Absent && last.Kind == checkpoints.Dir {
+			if d.made[c.Path] = true; came[c.Path] {
+				continue
+			}
+		}
+		if first.Kind == checkpoints.Dir && last.Kind == checkpoints.Absent {
+			if d.gone[c.Path] = first.Mode; went[c.Path] {
+				continue
+			}
+		}
+		d.changed = append(d.changed, c)
+	}
+	return d
+}
+
+// interval is a link as a record. Numbers are given out when the records are
+// put in order.
+func (d *division) interval(path string, l workspace.Link) intervalRecord {
+	after := l.After
+	iv := intervalRecord{Path: path, Before: l.Before, After: &after, SessionID: l.Owner}
+	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if d.made[dir] {
+			iv.Parents = append([]checkpoints.Parent{{Path: dir, Absent: true}}, iv.Parents...)
+		} else if mode, ok := d.gone[dir]; ok {
+			iv.Parents = append([]checkpoints.Parent{{Path: dir, Mode: mode}}, iv.Parents...)
+		}
+	}
+	return iv
+}
+
+// captureBefore is what a path was before the turn changed it: what the turn's
+// first capture saw, where it covers the path, else what is there now.
+func (s *Session) captureBefore(t *turn, path string) (checkpoints.Captured, error) {
+	seen := map[string]checkpoints.Captured{}
+	if s.seenBefore(t, []string{path}, seen) == nil {
+		return seen[path], nil
+	}
+	return s.ws.Capture(path)
+}
+
+// seenBefore puts what the turn's first capture saw of paths into seen, and
+// returns the others.
+func (s *Session) seenBefore(t *turn, paths []string, seen map[string]checkpoints.Captured) (others []string) {
+	if s.tracker == nil || t.mark == nil {
+		return paths
+	}
+	was, err := s.tracker.States(context.Background(), t.mark, paths)
+	if err != nil {
+		return paths
+	}
+	for i, path := range paths {
+		if was[i].Kind == checkpoints.Uncovered {
+			others = append(others, path)
+			continue
+		}
+		seen[path] = checkpoints.Captured{State: was[i], Parents: s.ws.Parents(path)}
+	}
+	return others
+}
+
+// claimed runs act, which changes files, and claims what it did, so that no
+// other session's turn takes it for its own.
+func (s *Session) claimed(act func() ([]workspace.Claim, error)) error {
+	if s.tracker == nil {
+		_, err := act()
+		return err
+	}
+	var failed error
+	err := s.tracker.Claim(context.Background(), func() ([]workspace.Claim, error) {
+		claims, err := act()
+		if failed = err; err != nil {
+			claims = nil
+		}
+		return claims, nil
+	})
+	if failed != nil {
+		return failed
+	}
+	if err != nil {
+		return storageError("what was changed could not be noted", err)
+	}
+	return nil
+}
+
+// act carries an intent out, and claims what it did.
+func (s *Session) act(ctx context.Context, in checkpoints.Intent, recovering bool) checkpoints.Outcome {
+	if s.tracker == nil {
+		return s.ws.Act(ctx, in, recovering)
+	}
+	var o checkpoints.Outcome
+	ran := false
+	err := s.tracker.Claim(ctx, func() ([]workspace.Claim, error) {
+		ran = true
+		o = s.ws.Act(ctx, in, recovering)
+		done := setOf(o.Done)
+		var claims []workspace.Claim
+		for _, step := range in.Steps {
+			if done[step.Path] {
+				claims = append(claims, workspace.Claim{Path: step.Path, Before: step.From, After: step.To})
+			}
+		}
+		return claims, nil
+	})
+	if !ran {
+		// Others may take the changes for their own; that is better than none.
+		o = s.ws.Act(ctx, in, recovering)
+	}
+	_ = err // a claim that could not be written makes another session see a shared change
+	return o
+}
+
+// upToNow are the records that bring the log up to now, for a rewind: the end
+// of the open turn, or what changed outside since the last one; and the span
+// that the rewind is about.
+func (s *Session) upToNow(ctx context.Context, p RewindParams) ([]any, span, error) {
+	sp := span{order: s.state.targetOrder(p.EntryID), all: p.ScopeAll}
+	if t := s.state.open; t != nil {
+		records, err := s.ending(ctx, t, "rewind", false)
+		return records, sp, err
+	}
+	if s.tracker == nil {
+		return nil, sp, nil
+	}
+	now, err := s.look(ctx, false, false)
+	if err != nil {
+		return nil, sp, err
+	}
+	records, err := s.outsideSince(ctx, now)
+	return records, sp, err
+}
+
+// number gives the intervals of records their numbers.
+func number(records []any, next int) {
+	for _, r := range records {
+		var ivs []intervalRecord
+		switch r := r.(type) {
+		case *beforeRecord:
+			ivs = r.Intervals
+		case *outsideRecord:
+			ivs = r.Intervals
+		}
+		for i := range ivs {
+			ivs[i].N = next
+			next++
+		}
+	}
+}
+
+// letGo tells the tracker that captures before the newest that the log knows
+// of are not needed any more. A failure keeps them longer.
+func (s *Session) letGo(ctx context.Context) {
+	if s.tracker != nil && s.state.mark != nil {
+		_ = s.tracker.Release(context.WithoutCancel(ctx), s.state.mark)
+	}
+}
+
+// resumeTracked lets an open turn of a tracked session go on. After a clean
+// close what changed in between is outside; after a crash it is the turn's,
+// whose first capture is still held.
+func (s *Session) resumeTracked(ctx context.Context) error {
+	t := s.state.open
+	if t == nil {
+		return nil
+	}
+	for _, iv := range t.openIntervals() {
+		if iv.temp != "" && !s.state.closed {
+			if err := s.ws.Sweep(iv.path, iv.temp); err != nil {
+				return storageError("a write that was cut off could not be cleaned up", err)
+			}
+		}
+	}
+	if !s.state.closed {
+		return nil
+	}
+	now, err := s.look(ctx, true, false)
+	if err != nil {
+		return err
+	}
+	records, err := s.outsideSince(ctx, now)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		r.(*outsideRecord).Turn = t.entry.id
+	}
+	return s.commit(append(records, &reopenRecord{Type: "reopen", Turn: t.entry.id, Mark: now.Mark})...)
+}
+
+// blindSince names what turns since the order did not cover as a whole.
+func (st *state) blindSince(order int) []Uncovered {
+	var all []Uncovered
+	seen := map[Uncovered]bool{}
+	for _, n := range st.order {
+		if t := st.turns[n.id]; t != nil && t.blind != nil && n.order >= order {
+			u := Uncovered{Path: t.blind.Root, Reason: t.blind.Blind, Error: t.blind.Error}
+			if !seen[u] {
+				seen[u] = true
+				all = append(all, u)
+			}
+		}
+	}
+	return all
+}
+
+// maxOutside is how many outside changes a rewind names.
+const maxOutside = 200
+
+func (r *RewindResult) tellOutside(all []OutsideChange, p RewindParams) {
+	if p.ScopeAll {
+		return
+	}
+	if n := len(all) - maxOutside; n > 0 {
+		all, r.OutsideMore = all[:maxOutside], n
+	}
+	r.Outside = all
+}
+
+// diffTracked is Diff with what an open turn has changed up to now.
+func (s *Session) diffTracked(ctx context.Context, p DiffParams) ([]checkpoints.FileDiff, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	rp := RewindParams{EntryID: p.EntryID}
+	if _, err := s.target(rp); err != nil {
+		return nil, err
+	}
+	records, sp, err := s.upToNow(ctx, rp)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.state.with(records)
+	if err != nil {
+		return nil, err
+	}
+	return diffOf(ctx, s.ws, now.touched(sp), p)
+}
