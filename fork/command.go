@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -162,6 +163,9 @@ func (c *Command) notStarted(ctx context.Context, cwd string, err error) error {
 	}
 	if _, statErr := os.Stat(cwd); statErr != nil {
 		return c.errorf("cannot be started in the session's directory: %w", statErr)
+	}
+	if p, ok := errors.AsType[*fs.PathError](err); ok { // whose words name the program again, and a system call
+		err = p.Err
 	}
 	return c.errorf("cannot be started: %w", err)
 }

@@ -96,8 +96,8 @@ func TestAProgramThatCannotBeStartedCancels(t *testing.T) {
 		program, cwd string
 		reason       string
 	}{
-		"missing":        {"/no/such/program", t.TempDir(), "the session_before_fork hook /no/such/program cannot be started: fork/exec /no/such/program: no such file or directory"},
-		"not executable": {plain, t.TempDir(), "hook " + plain + " cannot be started: fork/exec " + plain + ": permission denied"},
+		"missing":        {"/no/such/program", t.TempDir(), "the session_before_fork hook /no/such/program cannot be started: no such file or directory"},
+		"not executable": {plain, t.TempDir(), "hook " + plain + " cannot be started: permission denied"},
 		"a directory":    {t.TempDir(), t.TempDir(), "cannot be started: "},
 		"no directory":   {script(t, ""), gone, "cannot be started in the session's directory: stat " + gone + ": no such file or directory"},
 	} {

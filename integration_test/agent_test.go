@@ -27,6 +27,7 @@ import (
 //
 //	say TEXT              agent_message_chunk
 //	tool ID KIND PATH     tool_call, pending, with a location
+//	named ID KIND PATH    the same, and what follows waits until the client has it
 //	done ID               tool_call_update, completed
 //	write PATH TEXT       changes a file itself, as most agents do
 //	append PATH TEXT
@@ -48,6 +49,9 @@ func init() {
 		os.Exit(fakeAgent(os.Args[2:]))
 	}
 }
+
+// seen is what the scripted agent asks to know how far its messages got.
+const seen = "fake/seen"
 
 // fakeCommand is the command line of a scripted agent.
 func fakeCommand(t testing.TB, options ...string) []string {
@@ -356,8 +360,11 @@ func (f *fake) do(s *fakeSession, line string, cancelled chan struct{}) (stop st
 	switch words[0] {
 	case "say":
 		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":%q}}`, rest))
-	case "tool":
+	case "tool", "named":
 		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":%q,"toolCallId":%q,"title":%q,"kind":%q,"status":"pending","locations":[{"path":%q}]}`, toolCall, args[0], "tool "+args[0], args[1], path(2)))
+		if words[0] == "named" {
+			f.ask(seen, fmt.Sprintf(`{"sessionId":%q}`, s.ID))
+		}
 	case "done":
 		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"tool_call_update","toolCallId":%q,"status":"completed"}`, args[0]))
 	case "write":

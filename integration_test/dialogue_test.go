@@ -43,6 +43,8 @@ package integration
 //
 //	user: ACTION          somebody does something to the workspace; agent: means
 //	agent: ACTION         the agent's shell. Actions are below, at (*player).act.
+//	sh: SCRIPT            a shell command in the workspace: of the agent's while a
+//	                      turn is open. Variables are in its environment.
 //	save NAME             remembers the whole workspace
 //	same NAME             it must be as remembered: kinds, modes, bytes, links
 //	untouched NAME PATH…  so must inodes and times, of all but PATHs
@@ -59,6 +61,9 @@ package integration
 //	store: HARM           something happens to the kept contents, see (*player).harm
 //	disk                  this dialogue is about the disk: not played in memory
 //	unprivileged          permissions must count: oinod does not run as root
+//	tracked               sessions have tracking "workspace" (and are on disk)
+//	repository            the workspace is a git repository, with all in it
+//	                      committed before the session begins
 //
 // $NAME is a variable: WORK, AGENT, HOME, OUT (a directory outside of all),
 // S, E1… and what was captured. In what is expected, an object holds at least
@@ -139,7 +144,7 @@ func playBoth(t *testing.T, data []byte) {
 	}
 }
 
-var diskLine = regexp.MustCompile(`(?m)^(restart|exit|start|kill|process|disk|store:)`)
+var diskLine = regexp.MustCompile(`(?m)^(restart|exit|start|kill|process|disk|tracked|store:)`)
 
 func aboutTheDisk(f txtar.File) bool {
 	return f.Name == "dialogue" && diskLine.Match(f.Data)
@@ -176,10 +181,11 @@ func play(t *testing.T, archive *txtar.Archive, inMemory bool) {
 	d := &player{box: newBox(t), inMemory: inMemory, caps: json.RawMessage("{}"), vars: map[string]string{},
 		procs: map[string]*process{}, trees: map[string]map[string]node{}, given: map[string]bool{}}
 	maps.Copy(d.vars, map[string]string{"WORK": d.work, "AGENT": d.agent, "HOME": d.home, "OUT": d.out})
-	if slices.ContainsFunc(archive.Files, func(f txtar.File) bool {
-		return f.Name == "dialogue" && strings.Contains("\n"+string(f.Data), "\nunprivileged\n")
-	}) {
+	if declares(archive, "unprivileged") {
 		d.dropPrivileges()
+	}
+	if declares(archive, "tracked") {
+		d.newExtra = map[string]any{"_meta": map[string]any{"oino": map[string]any{"tracking": "workspace"}}}
 	}
 	started := false
 	for i, f := range archive.Files {
@@ -200,6 +206,11 @@ func play(t *testing.T, archive *txtar.Archive, inMemory bool) {
 		case name == "dialogue":
 			if !started {
 				started = true
+				if declares(archive, "repository") {
+					d.git([]string{"init", "-q"})
+					d.git([]string{"add", "-A"})
+					d.git([]string{"commit", "-q", "--allow-empty", "-m", "v0"})
+				}
 				d.to("A")
 				d.vars["S"] = field[string](t, d.p.call("session/new", d.params("session/new", nil)), "sessionId")
 				d.passAll()
@@ -222,6 +233,13 @@ func play(t *testing.T, archive *txtar.Archive, inMemory bool) {
 	if inMemory {
 		d.wantNothingKept()
 	}
+}
+
+// declares reports whether a dialogue has the word as a line.
+func declares(archive *txtar.Archive, word string) bool {
+	return slices.ContainsFunc(archive.Files, func(f txtar.File) bool {
+		return f.Name == "dialogue" && strings.Contains("\n"+string(f.Data), "\n"+word+"\n")
+	})
 }
 
 // wantNothingKept: a session in memory leaves nothing under the agent
@@ -351,6 +369,10 @@ func (d *player) line(verb, rest, line string) {
 		return
 	}
 	d.settle()
+	if verb == "sh:" {
+		d.sh(rest)
+		return
+	}
 	words := d.words(rest)
 	switch verb {
 	case "prompt":
@@ -381,7 +403,7 @@ func (d *player) line(verb, rest, line string) {
 		d.passAll()
 	case "process":
 		d.to(words[0])
-	case "disk", "unprivileged": // known since before the first line
+	case "disk", "unprivileged", "tracked", "repository": // known since before the first line
 	case "save":
 		d.trees[words[0]] = tree(d.t, d.work)
 	case "same":
@@ -811,12 +833,35 @@ func (d *player) git(args []string) {
 	if _, err := exec.LookPath("git"); err != nil {
 		d.t.Skip("git is not installed")
 	}
-	cmd := exec.Command("git", args...)
+	d.run("git", args...)
+}
+
+// sh runs a script with the shell.
+func (d *player) sh(script string) {
+	d.t.Helper()
+	if _, err := exec.LookPath("git"); err != nil && strings.Contains(script, "git ") {
+		d.t.Skip("git is not installed")
+	}
+	d.run("sh", "-ec", script)
+}
+
+// run runs a command in the workspace, as whom oinod runs.
+func (d *player) run(name string, args ...string) {
+	d.t.Helper()
+	cmd := exec.Command(name, args...)
 	cmd.Dir = d.work
 	cmd.Env = append(d.environment(), "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=u", "GIT_AUTHOR_EMAIL=u@example.org",
 		"GIT_COMMITTER_NAME=u", "GIT_COMMITTER_EMAIL=u@example.org")
+	for name, value := range d.vars {
+		if name != "HOME" {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	if d.unprivileged {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
 	out, err := cmd.CombinedOutput()
-	require.NoError(d.t, err, "git %v: %s", args, out)
+	require.NoError(d.t, err, "%s %v: %s", name, args, out)
 }
 
 // dead reports whether a process has ended; one that nobody has waited for yet

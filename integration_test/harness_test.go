@@ -122,6 +122,7 @@ type box struct {
 	out   string // a directory outside of everything
 	// unprivileged makes children run as nobody where the test runs as root.
 	unprivileged bool
+	env          []string // more of the environment of children, last
 	talk         talk
 }
 
@@ -197,7 +198,7 @@ func (b *box) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "GIT_") || strings.HasPrefix(kv, "OINO_") || strings.HasPrefix(kv, "HOME=")
 	})
-	return append(env, "HOME="+b.home, "OINO_AGENT_DIR="+b.agent)
+	return append(append(env, "HOME="+b.home, "OINO_AGENT_DIR="+b.agent), b.env...)
 }
 
 // process is one oinod, and all that it has said so far.

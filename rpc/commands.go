@@ -68,6 +68,22 @@ func (s *server) announce(sessionID string) {
 	})
 }
 
+// usage says what is wrong with a command, and what it takes.
+func (n names) usage(c command) string {
+	takes := ""
+	switch c.name {
+	case cmdDiff:
+		takes = " [NUMBER]"
+	case cmdRewind:
+		takes = " [NUMBER] [--files]"
+	}
+	text := fmt.Sprintf("Nothing was done: what is %q? Usage: /%s%s", c.wrong, n.of(c.name), takes)
+	if takes != "" {
+		text += fmt.Sprintf("\nNUMBER is that of a line of /%s; -1 is the newest.", n.of(cmdCheckpoints))
+	}
+	return text
+}
+
 // command is one that a user typed.
 type command struct {
 	name  string
@@ -123,7 +139,7 @@ func (s *server) command(ctx context.Context, t *task, opened *session.Session, 
 	var err error
 	switch {
 	case c.wrong != "":
-		text = fmt.Sprintf("/%s does not know what to do with %q. Nothing was done.", r.names.of(c.name), c.wrong)
+		text = r.names.usage(c)
 	case c.name == cmdCheckpoints:
 		text, err = r.checkpoints(ctx)
 	case c.name == cmdDiff:

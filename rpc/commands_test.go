@@ -86,7 +86,7 @@ func TestCommandsWithNumbers(t *testing.T) {
 		require.Contains(t, said, "-1\n+2\n```")
 		require.Contains(t, words(t, d.command("/diff 1")[0]), "-0\n+2\n")
 		require.Equal(t, "There is no checkpoint 3: /checkpoints lists those there are.", words(t, d.command("/diff 3")[0]))
-		require.Equal(t, `/rewind does not know what to do with "all". Nothing was done.`, words(t, d.command("/rewind all")[0]))
+		require.Equal(t, `Nothing was done: what is "all"? Usage: /rewind [NUMBER] [--files]`+"\n"+`NUMBER is that of a line of /checkpoints; -1 is the newest.`, words(t, d.command("/rewind all")[0]))
 
 		require.Equal(t, "Rewound to 2 · just now · two lines · 1 file\nRestored (1 path):\n- $W/f\nThe conversation is back before this message:\n\ntwo\nlines",
 			words(t, d.command("/rewind -1")[0]))
@@ -135,7 +135,7 @@ func TestRewindByMenu(t *testing.T) {
 
 		preview := d.says()
 		require.Contains(t, preview, `"sessionUpdate":"tool_call","toolCallId":"oino-menu-3","status":"pending","title":"Rewind to 1 · just now · one · 1 file"`)
-		require.Contains(t, preview, `To be deleted (1 path):\n- $W/new\nTo be left as they are (1 path):\n- $W/f: `)
+		require.Contains(t, preview, `Will be deleted (1 path):\n- $W/new\nWill be left as they are (1 path):\n- $W/f: `)
 		require.Contains(t, preview, `{"type":"diff","path":"$W/new","oldText":"n\n","newText":""}`)
 		require.NotContains(t, preview, `{"type":"diff","path":"$W/f"`) // left as it is, so no change to show
 		menu = d.says()

@@ -89,7 +89,7 @@ func (r *run) menus(ctx context.Context, choices []choice, filesOnly bool) (stri
 
 	on := checkpoints.Keep
 	if n := conflicts(shown); n > 0 {
-		title := fmt.Sprintf("%s changed outside the session. What shall become of the edits?", count(n, "file"))
+		title := fmt.Sprintf("%s changed outside the session. What should happen to your edits?", count(n, "file"))
 		id, err = r.choose(ctx, protocol.ToolCall{ToolFields: protocol.ToolFields{Title: title}}, []protocol.PermissionOption{
 			{OptionID: string(checkpoints.Keep), Name: "Keep my edits", Kind: protocol.AllowOnce},
 			{OptionID: string(checkpoints.Merge), Name: "Merge", Kind: protocol.AllowOnce},

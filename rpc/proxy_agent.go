@@ -50,16 +50,16 @@ func (p *proxy) agentSaysOf(e envelope) {
 	}
 	if !w.lane.isIdle() {
 		e.line = bytes.Clone(e.line)
-		w.lane.post(len(e.line), func() { w.letGo(w.judge(e)) })
+		w.lane.post(len(e.line), func() { w.letGo(w.judge(e), true) })
 		return
 	}
 	v := w.judge(e)
 	if v.before == nil {
-		w.letGo(v)
+		w.letGo(v, false)
 		return
 	}
 	v.line = bytes.Clone(v.line)
-	w.lane.post(len(v.line), func() { w.letGo(v) })
+	w.lane.post(len(v.line), func() { w.letGo(v, true) })
 }
 
 // verdict is what becomes of a message of the agent's.
@@ -68,7 +68,8 @@ type verdict struct {
 	line   []byte // as the client should read it; nil: not at all
 }
 
-func (w *wrapped) letGo(v verdict) {
+// letGo lets a message go on, at once where whoever reads is not here to flush.
+func (w *wrapped) letGo(v verdict, atOnce bool) {
 	if v.before != nil {
 		v.before()
 	}
@@ -76,8 +77,8 @@ func (w *wrapped) letGo(v verdict) {
 		return
 	}
 	w.proxy.toClientLine(v.line)
-	if v.before != nil {
-		w.proxy.clientOut.flush() // who reads is not here to do it
+	if atOnce {
+		w.proxy.clientOut.flush()
 	}
 }
 

@@ -44,7 +44,7 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 	}
 	if kept == nil {
 		t.passedOn = true
-		p.send(e, w, nil, nil)
+		p.send(e, w.begins(e), nil, nil)
 		return nil, nil
 	}
 	told, err := p.catchUp(ctx, w, kept)
@@ -57,11 +57,13 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 	w.mu.Lock()
 	said := w.heard.take(len(w.running) == 0) // of a prompt that still runs
 	w.mu.Unlock()
+	r := w.begins(e) // so that the end of another turn is not the end of this one
 	if err = keepHeard(held, kept, said); err == nil {
 		_, err = kept.Prompt(held, params.Prompt.Raw())
 	}
 	w.log.Unlock()
 	if ctx.Err() != nil && err != nil {
+		w.ends(r)
 		return nil, context.Cause(ctx) // the agent has not heard of it
 	}
 	if err != nil {
@@ -71,19 +73,31 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 		w.tell("there is no checkpoint of this message, and what the agent does now cannot be taken back", err)
 	}
 	t.passedOn = true
-	p.send(e, w, kept, told)
+	p.send(e, r, kept, told)
 	return nil, nil
 }
 
-// send sends a prompt to the agent: from now on it runs.
-func (p *proxy) send(e envelope, w *wrapped, kept *session.Session, told *recap) {
+// begins notes that a prompt is on its way to the agent.
+func (w *wrapped) begins(e envelope) *request {
 	r := &request{id: bytes.Clone(e.id.of(e.line)), key: e.key(), method: protocol.SessionPrompt, session: w}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.running = append(w.running, &turnRequest{request: r})
 	w.hinted = map[string]bool{}
-	w.mu.Unlock()
+	return r
+}
+
+// ends notes that a prompt does not run any more, or never did.
+func (w *wrapped) ends(r *request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running = slices.DeleteFunc(w.running, func(t *turnRequest) bool { return t.request == r })
+}
+
+// send sends a prompt to the agent.
+func (p *proxy) send(e envelope, r *request, kept *session.Session, told *recap) {
 	if !p.await(r) {
-		w.answered(r, false)
+		r.session.ends(r)
 		return
 	}
 	if told != nil && told.block != nil {
@@ -165,9 +179,8 @@ func (w *wrapped) answered(r *request, good bool) {
 		return
 	}
 	w.running = slices.Delete(w.running, i, i+1)
-	over := len(w.running) == 0
 	w.mu.Unlock()
-	w.endTurn(over)
+	w.endTurn()
 }
 
 // idle ends the turns of version 2 that the agent has begun.
@@ -175,20 +188,21 @@ func (w *wrapped) idle() {
 	w.mu.Lock()
 	before := len(w.running)
 	w.running = slices.DeleteFunc(w.running, func(t *turnRequest) bool { return t.accepted })
-	over, some := len(w.running) == 0, len(w.running) < before
+	some := len(w.running) < before
 	w.mu.Unlock()
 	if some {
-		w.endTurn(over)
+		w.endTurn()
 	}
 }
 
 // endTurn writes down what the agent has said and, when it works on nothing
 // any more, what it leaves. Only the latter is waited for: who wants to read
 // the log, or to write to it, waits for the rest (see settled).
-func (w *wrapped) endTurn(over bool) {
+func (w *wrapped) endTurn() {
 	ctx, cancel := context.WithTimeout(context.Background(), holdLimit)
 	w.log.Lock()
 	w.mu.Lock()
+	over := len(w.running) == 0
 	said := w.heard.take(over)
 	w.mu.Unlock()
 	kept, err := w.session(ctx)
@@ -240,7 +254,7 @@ func (p *proxy) endTurns() {
 		w.running = nil
 		w.mu.Unlock()
 		if runs {
-			w.endTurn(true)
+			w.endTurn()
 		}
 	}
 }
@@ -305,7 +319,7 @@ func (w *wrapped) write() (wait func()) {
 	case !w.writing:
 		w.writing = true
 		w.lane.load.work.Go(func() {
-			w.endTurn(false)
+			w.endTurn()
 			w.settled()
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -65,11 +65,11 @@ func sentence(msg string) string {
 }
 
 // tense is how a rewind is spoken of: before it is done, or after.
-type tense struct{ restored, deleted, merged, failed string }
+type tense struct{ restored, deleted, merged, failed, nothing string }
 
 var (
-	did   = tense{"Restored", "Deleted", "Merged", "Left as they are"}
-	would = tense{"To be restored", "To be deleted", "To be merged", "To be left as they are"}
+	did   = tense{"Restored", "Deleted", "Merged", "Left as they are", "No file had to change."}
+	would = tense{"Will be restored", "Will be deleted", "Will be merged", "Will be left as they are", "No file has to change."}
 )
 
 // of says what a rewind does to files: what comes back, what does not.
@@ -102,7 +102,7 @@ func (t tense) of(r session.RewindResult) string {
 		fmt.Fprintf(&b, "Changed by others, and left alone: %s.\n", count(n, "path"))
 	}
 	if b.Len() == 0 {
-		return "No file has to change."
+		return t.nothing
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

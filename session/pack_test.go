@@ -112,7 +112,7 @@ func TestWhatIsNotWholeIsNotPacked(t *testing.T) {
 // A packed log in which any byte is flipped is not taken for a good one.
 func TestEveryFlippedByteOfAPackedLogIsNoticed(t *testing.T) {
 	b := newBox(t)
-	id, path, _, entries := b.story()
+	id, path, _, entries := b.storyOf(1)
 	b.later(25 * time.Hour)
 	require.Equal(t, 1, b.pack().Sessions)
 	packed := strings.TrimSuffix(path, logSuffix) + packedSuffix

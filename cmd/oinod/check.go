@@ -29,9 +29,9 @@ repaired).
 
 Exits with 1 where something that was kept is lost. What a crash left unfinished,
 and what only a newer oinod can read, is reported and no damage.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withSessions(cmd, func(ctx context.Context, r *session.Registry, _ settings) error {
+			return p.withStored(cmd, func(ctx context.Context, r *session.Registry, _ settings) error {
 				found, err := r.Check(ctx, repair)
 				if err != nil {
 					return err

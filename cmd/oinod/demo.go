@@ -23,7 +23,7 @@ func (p *process) demoCommand() *cobra.Command {
 		Long: `Play one whole story over a real "oinod serve" in a temporary directory: two
 turns of an agent, an edit of your own, a dry run, a cancelled fork, a rewind,
 its redo, and a fork. Each step is checked; exit 1 if anything is not as told.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return failed(p.demo(asJSON)) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the raw lines both ways instead, one JSON object a line")

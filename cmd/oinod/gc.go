@@ -30,9 +30,9 @@ It is safe beside running processes: it waits for a moment in which none is
 storing anything, and says so when there is none. Where a log is damaged, or was
 written by a newer oinod, nothing is removed at all, because what it needs is
 not known; "oinod check" tells more.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withSessions(cmd, func(ctx context.Context, r *session.Registry, set settings) error {
+			return p.withStored(cmd, func(ctx context.Context, r *session.Registry, set settings) error {
 				bar := newBar(p.stderr, "reading sessions")
 				freed, err := r.Collect(ctx, session.CollectParams{
 					OlderThan: time.Duration(olderThan), PackAfter: set.compressAfter, DryRun: dryRun, Progress: bar.show,

@@ -14,9 +14,8 @@ func (p *process) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import",
 		Short: "Take over sessions of another store",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	group(c)
 	c.AddCommand(p.importOinoCommand())
 	return c
 }
@@ -33,7 +32,7 @@ deepest one that is there and holds all its paths.
 
 DIR is only read. What was imported before is passed over, so that it can be run
 again. A content that is missing or short is reported, and the rest imported.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("DIR", "the agent directory of an original Oino"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {

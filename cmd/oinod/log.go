@@ -29,10 +29,10 @@ With --json, a JSON object: session (as sessions --json has it), leafId,
 compressed, damage (line, message), checkpoints (entryId, files, label,
 uncovered), entries (id, parentId, role, createdAt, content as ACP content
 blocks, and more by role; left on those of other branches).`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArg("SESSION", `an id or the start of one; "oinod sessions" lists them`),
 		ValidArgsFunction: p.sessionIDs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.withSessions(cmd, func(ctx context.Context, r *session.Registry, _ settings) error {
+			return p.withStored(cmd, func(ctx context.Context, r *session.Registry, _ settings) error {
 				id, err := p.findSession(ctx, r, args[0])
 				if err != nil {
 					return err

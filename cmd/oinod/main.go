@@ -86,7 +86,7 @@ when the user asks: "undo everything since that message".
 
 Without a command it serves, when its input is not a terminal.`,
 		Version:       version(),
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,6 +101,15 @@ Without a command it serves, when its input is not a terminal.`,
 	flags.StringVar(&p.agentDir, "agent-dir", "", "where sessions and settings.json are kept (default: OINO_AGENT_DIR, else ~/.oino)")
 	flags.StringVar(&p.logLevel, "log-level", "", "what is logged to stderr: trace, debug, info, warn, error (default: OINO_LOG, else warn)")
 	root.AddCommand(p.serveCommand(), p.wrapCommand(), p.sessionsCommand(), p.logCommand(), p.checkCommand(), p.gcCommand(), p.importCommand(), p.demoCommand(), p.versionCommand())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%v", err) })
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		group(completion)
+		for _, shell := range completion.Commands() {
+			shell.Args = noArgs
+		}
+	}
 	return root
 }
 

@@ -23,7 +23,7 @@ func (p *process) serveCommand() *cobra.Command {
 		Long: `Serve one client: JSON-RPC 2.0, one object a line, requests on stdin, answers
 on stdout, the log on stderr. It ends when stdin does, or at SIGTERM, SIGINT
 or SIGHUP, once the work in hand is finished.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context()) },
 	}
 }

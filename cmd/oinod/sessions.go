@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -26,8 +29,11 @@ that are open in other processes are read as they are.
 With --json, a JSON array of objects: sessionId, cwd, title, createdAt and
 updatedAt (epoch milliseconds), entries, size (bytes), firstUserMessage,
 lastUserMessage, parentSessionId, agent, importedFrom, problem.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all && cmd.Flags().Changed("cwd") {
+				return usage(cmd, "--cwd and --all exclude each other")
+			}
 			dir := ""
 			if !all {
 				var err error
@@ -35,30 +41,44 @@ lastUserMessage, parentSessionId, agent, importedFrom, problem.`,
 					return fmt.Errorf("--cwd %s: %w", cwd, err)
 				}
 			}
-			return p.withSessions(cmd, func(ctx context.Context, r *session.Registry, _ settings) error {
+			return p.withStored(cmd, func(ctx context.Context, r *session.Registry, _ settings) error {
+				list := p.sessions
 				if asJSON {
-					return p.sessionsJSON(ctx, r, dir)
+					list = p.sessionsJSON
 				}
-				return p.sessions(ctx, r, dir)
+				n, err := list(ctx, r, dir)
+				if err != nil || n > 0 {
+					return err
+				}
+				return p.noSessions(dir, asJSON)
 			})
 		},
 	}
 	c.Flags().StringVar(&cwd, "cwd", ".", "the working directory whose sessions are listed")
 	c.Flags().BoolVar(&all, "all", false, "list the sessions of every working directory")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.MarkFlagsMutuallyExclusive("cwd", "all")
 	return c
 }
 
 // sessions prints a line a session.
-func (p *process) sessions(ctx context.Context, r *session.Registry, dir string) error {
+func (p *process) sessions(ctx context.Context, r *session.Registry, dir string) (n int, err error) {
 	out := bufio.NewWriter(p.stdout)
-	n := 0
-	err := r.EachInfo(ctx, dir, func(i session.Info) error {
+	err = r.EachInfo(ctx, dir, func(i session.Info) error {
 		if n++; n == 1 {
-			fmt.Fprintf(out, "%-36s  %-16s  %7s  %s\n", "SESSION", "UPDATED", "ENTRIES", "TITLE")
+			head := "TITLE"
+			if dir == "" {
+				head = "TITLE  (DIRECTORY)"
+			}
+			fmt.Fprintf(out, "%-36s  %-16s  %7s  %s\n", "SESSION", "UPDATED", "ENTRIES", head)
 		}
 		title := oneLine(i.Title)
+		switch {
+		case title != "" || i.Problem != "":
+		case i.Entries == 0:
+			title = "(no message yet)"
+		default:
+			title = "(no text)"
+		}
 		switch i.Problem {
 		case "damaged":
 			title = "[damaged] " + title
@@ -72,35 +92,49 @@ func (p *process) sessions(ctx context.Context, r *session.Registry, dir string)
 		return nil
 	})
 	if err != nil {
-		return err
+		return n, err
 	}
-	if n == 0 && dir != "" {
-		fmt.Fprintf(p.stderr, "no sessions in %s; --all lists those of every directory\n", dir)
-	} else if n == 0 {
-		fmt.Fprintln(p.stderr, "no sessions")
-	}
-	return out.Flush()
+	return n, out.Flush()
 }
 
-func (p *process) sessionsJSON(ctx context.Context, r *session.Registry, dir string) error {
+// noSessions says that there are none. A directory that is gone has its
+// sessions still; one that is gone and has none was never meant.
+func (p *process) noSessions(dir string, quiet bool) error {
+	if dir != "" {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("there is no directory %s, and no session of it", dir)
+		}
+	}
+	switch {
+	case quiet:
+	case dir == "":
+		fmt.Fprintln(p.stderr, "no sessions")
+	default:
+		fmt.Fprintf(p.stderr, "no sessions in %s; --all lists those of every directory\n", dir)
+	}
+	return nil
+}
+
+func (p *process) sessionsJSON(ctx context.Context, r *session.Registry, dir string) (n int, err error) {
 	out := bufio.NewWriter(p.stdout)
 	separator := "["
-	err := r.EachInfo(ctx, dir, func(i session.Info) error {
+	err = r.EachInfo(ctx, dir, func(i session.Info) error {
 		b, err := json.Marshal(i)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "%s\n%s", separator, b)
 		separator = ","
+		n++
 		return nil
 	})
 	if err != nil {
-		return err
+		return n, err
 	}
 	if separator == "[" {
 		fmt.Fprint(out, "[]\n")
 	} else {
 		fmt.Fprint(out, "\n]\n")
 	}
-	return out.Flush()
+	return n, out.Flush()
 }

@@ -30,9 +30,10 @@ const maxSettings = 1 << 20
 //	 "sessions": {"compressAfter": "24h"},
 //	 "workspace": {"include": [], "exclude": [], "maxFiles": 200000, "maxBytes": 2147483648}}
 //
-// An unknown key is a warning: it may be a newer oinod's, or a slip. Anything
-// else that is not as above stops the start, since a hook that is not asked
-// or a limit that does not hold would be found too late.
+// An unknown key is a warning: it may be a newer oinod's, or a slip. Under
+// hooks it stops the start, and so does anything else that is not as above: a
+// guard that is not asked, or a limit that does not hold, would be found too
+// late.
 type settings struct {
 	hooks     []fork.Command // those before a fork first
 	limits    session.Limits
@@ -174,6 +175,8 @@ func (r *settingsReader) object(path string, v json.RawMessage, known fields) {
 		at := strings.TrimPrefix(path+"."+keyName(key), ".")
 		if read, ok := known[key]; ok {
 			read(at, members[key])
+		} else if strings.HasPrefix(path, "hooks") {
+			r.fail(at, "is not known, want %s", strings.Join(slices.Sorted(maps.Keys(known)), " or "))
 		} else {
 			r.unknown = append(r.unknown, at)
 		}

@@ -83,6 +83,8 @@ func TestSettingsThatAreNotRightAreRefusedByName(t *testing.T) {
 		`{"hooks":{"session_fork":[{"command":["/x","a\u0000"]}]}}`:                                `hooks.session_fork[0].command holds a NUL, which no program can be given`,
 		`{"hooks":{"session_fork":[{"command":["/x"],"timeoutMs":0}]}}`:                            `hooks.session_fork[0].timeoutMs is 0, want a whole number from 1 to 3600000`,
 		`{"hooks":{"session_fork":[{"command":["/x"]},{"command":[null]}]}}`:                       `hooks.session_fork[1].command[0] is null, want a string`,
+		`{"hooks":{"session_before_forks":[]}}`:                                                    `hooks.session_before_forks is not known, want session_before_fork or session_fork`,
+		`{"hooks":{"session_fork":[{"command":["/x"],"timeout":1}]}}`:                              `hooks.session_fork[0].timeout is not known, want command or timeoutMs`,
 		`{"workspace":{"maxFiles":"` + "an endless word, an endless word, an endless word" + `"}}`: `workspace.maxFiles is "an endless word, an endless word, an en…, want a whole number from 1 to 1000000000`,
 	} {
 		_, _, err := parseSettings([]byte(body))
@@ -91,9 +93,9 @@ func TestSettingsThatAreNotRightAreRefusedByName(t *testing.T) {
 }
 
 func TestUnknownKeysAreNamedInOneLineEach(t *testing.T) {
-	_, unknown, err := parseSettings([]byte(`{"b":1,"a b":{},"limits":{"line\nbreak":1,"MaxCheckpoints":5},"hooks":{"session_after":[],"session_fork":[{"command":["/x"],"shell":true}]}}`))
+	_, unknown, err := parseSettings([]byte(`{"b":1,"a b":{},"limits":{"line\nbreak":1,"MaxCheckpoints":5},"hook":{}}`))
 	require.NoError(t, err)
-	require.Equal(t, []string{`"a b"`, `b`, `hooks.session_after`, `hooks.session_fork[0].shell`, `limits.MaxCheckpoints`, `limits."line\nbreak"`}, unknown)
+	require.Equal(t, []string{`"a b"`, `b`, `hook`, `limits.MaxCheckpoints`, `limits."line\nbreak"`}, unknown)
 }
 
 func TestVersionSaysWhatTheBuildKnows(t *testing.T) {

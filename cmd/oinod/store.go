@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -39,6 +41,17 @@ func (p *process) withSessions(cmd *cobra.Command, f func(ctx context.Context, r
 	}
 	err = f(ctx, r, set)
 	return failed(errors.Join(err, r.Shutdown(context.WithoutCancel(ctx))))
+}
+
+// withStored is withSessions for what only looks at sessions that are there: an
+// agent directory that was named, and is not there, is a slip.
+func (p *process) withStored(cmd *cobra.Command, f func(ctx context.Context, r *session.Registry, set settings) error) error {
+	if p.agentDir != "" {
+		if _, err := os.Stat(p.agentDir); errors.Is(err, fs.ErrNotExist) {
+			return failed(fmt.Errorf("there is no agent directory %s", p.agentDir))
+		}
+	}
+	return p.withSessions(cmd, f)
 }
 
 // findSession is the session whose id begins with prefix. Several are listed
