@@ -141,6 +141,26 @@ func (p *peer) answer() ([]byte, error) {
 	}
 }
 
+// stream sends one line and reads n chunks of what an agent says in return.
+func (p *peer) stream(line []byte, n int) error {
+	if _, err := p.w.Write(line); err != nil {
+		return err
+	}
+	if err := p.w.Flush(); err != nil {
+		return err
+	}
+	for n > 0 {
+		line, err := p.r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(line, []byte(`"agent_message_chunk"`)) {
+			n--
+		}
+	}
+	return nil
+}
+
 func (p *peer) initialize() (json.RawMessage, error) {
 	return p.call("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{}})
 }

@@ -74,8 +74,10 @@ func measureWrap(l *lab) ([]result, error) {
 		longer.add((took[0].median() - took[1].median()) / 2)
 	}
 
-	// A prompt whose answer is a stream of updates.
-	updates := l.size(200_000, 20_000)
+	// A prompt that is answered with a stream of updates: from the request to
+	// the last of them. The answer that ends the turn comes after, once the turn
+	// is kept.
+	updates := l.size(200_000, 50_000)
 	through := func(i int) func(int) (float64, error) {
 		return func(int) (float64, error) {
 			line, err := peers[i].request("session/prompt", map[string]any{"sessionId": sessions[i], "prompt": []any{
@@ -84,8 +86,14 @@ func measureWrap(l *lab) ([]result, error) {
 			if err != nil {
 				return 0, err
 			}
-			took, err := l.timed(func() error { _, err := peers[i].exchange(line); return err })
-			return float64(updates) / took.Seconds(), err
+			took, err := l.timed(func() error { return peers[i].stream(line, updates) })
+			if err != nil {
+				return 0, err
+			}
+			if _, err := peers[i].answer(); err != nil {
+				return 0, err
+			}
+			return float64(updates) / took.Seconds(), nil
 		}
 	}
 	fast, pipe, err := l.turns(inRate, through(0), through(1))

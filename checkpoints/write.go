@@ -164,6 +164,9 @@ func (w *Workspace) writable(p place, data []byte) (view, State, error) {
 	switch {
 	case v.info != nil && kindOf(v.info) == File:
 		s.Mode = modeOf(v.info)
+		if err := p.mayWrite(); err != nil {
+			return v, State{}, err
+		}
 	case v.state.Kind == Absent:
 		v.info = nil
 	case v.state.Kind == Uncovered && v.state.Reason != NotRegular:
@@ -172,6 +175,21 @@ func (w *Workspace) writable(p place, data []byte) (view, State, error) {
 		return v, State{}, &PathError{p.path, badPath, fmt.Sprintf("is %s, and only a regular file is written over", article(v.state))}
 	}
 	return v, s, nil
+}
+
+// mayWrite refuses a file that the process may not read and write: to put
+// another in its place needs only its directory, and would get around that.
+func (p place) mayWrite() error {
+	for _, flag := range []int{os.O_RDONLY, os.O_WRONLY} {
+		f, err := p.disk.OpenFile(p.rel, flag|openFile|disk.NoFollow, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return &PathError{p.path, badPath, "the permissions of the file do not let oinod read and write it"}
+		}
+	}
+	return nil
 }
 
 // makeParents makes the missing directories above p, durably, and returns
@@ -203,16 +221,13 @@ func (p place) makeParents(v view) (made []string, err error) {
 // writes and the mode of s. It belongs to to where that is somebody and the
 // process may give files away. After an error nothing is there.
 func (p place) stage(s State, to owner, fill func(io.Writer) error, sync bool) error {
-	f, err := p.open(os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := p.open(os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode(s.Mode).Perm())
 	if err != nil {
 		return err
 	}
 	err = fill(f)
-	if err == nil && to != nobody {
-		p.giveTo(f, to)
-	}
 	if err == nil {
-		err = f.Chmod(fileMode(s.Mode)) // after the owner: giving away takes bits off
+		err = p.own(f, s.Mode, to)
 	}
 	if err == nil && sync {
 		err = f.Sync()
@@ -226,15 +241,22 @@ func (p place) stage(s State, to owner, fill func(io.Writer) error, sync bool) e
 	return err
 }
 
-// giveTo gives the new file f at p to its owner. That it may not is no error:
-// nobody but root may.
-func (p place) giveTo(f disk.File, to owner) {
-	if info, err := f.Stat(); err != nil || ownerOf(info) == to {
-		return
+// own gives the new file f at p to its owner, and its mode. That it may not be
+// given away is no error: nobody but root may. Most files have both already,
+// and setting them again would cost as much as half of making the file.
+func (p place) own(f disk.File, mode uint32, to owner) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
 	}
-	if p.lchown(to) != nil {
+	given := to != nobody && ownerOf(info) != to
+	if given && p.lchown(to) != nil {
 		p.lchown(owner{-1, to.gid})
 	}
+	if !given && modeOf(info) == mode {
+		return nil
+	}
+	return f.Chmod(fileMode(mode)) // after the owner: giving away takes bits off
 }
 
 // errAppeared is a path where something is that was not there a moment ago.

@@ -89,6 +89,14 @@ type fakeSession struct {
 func fakeAgent(options []string) int {
 	f := &fake{version: 1, caps: `{"loadSession":true,"promptCapabilities":{"embeddedContext":true},"sessionCapabilities":{"fork":{}}}`, name: "fake",
 		sessions: map[string]*fakeSession{}, answers: map[string]chan json.RawMessage{}, out: bufio.NewWriter(os.Stdout)}
+	if len(options) == 4 && strings.HasPrefix(options[0], "play=") {
+		var values []string
+		for _, o := range options {
+			_, value, _ := strings.Cut(o, "=")
+			values = append(values, value)
+		}
+		return playAgent(values[0], values[1], values[2], values[3])
+	}
 	for _, o := range options {
 		key, value, _ := strings.Cut(o, "=")
 		switch key {

@@ -3,9 +3,12 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -69,6 +72,72 @@ func TestEveryExampleOfTheProtocol(t *testing.T) {
 		}
 	}
 	require.NotZero(t, played)
+}
+
+// example is the first block of a language in docs/protocol.md.
+func example(t *testing.T, language string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "docs", "protocol.md"))
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(data), "\n```"+language+"\n")
+	require.True(t, found, "no example in %s", language)
+	block, _, found = strings.Cut(block, "\n```\n")
+	require.True(t, found)
+	return block + "\n"
+}
+
+// TestTheExampleOfAClient runs the Python client as it stands there.
+func TestTheExampleOfAClient(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	bin, err := binary()
+	require.NoError(t, err)
+	b := newBox(t)
+	script := filepath.Join(b.out, "client.py")
+	require.NoError(t, os.WriteFile(script, []byte(example(t, "python")), 0o644))
+	onPath := filepath.Join(b.out, "bin")
+	require.NoError(t, os.Mkdir(onPath, 0o755))
+	require.NoError(t, os.Symlink(bin, filepath.Join(onPath, "oinod")))
+	notes := b.write("notes.txt", "mine\n")
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := exec.CommandContext(ctx, python, script)
+	client.Dir = b.work
+	client.Env = append(b.environment(), "PATH="+onPath+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := client.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "'restored': ['"+notes+"']")
+	require.Equal(t, "mine\n", b.read("notes.txt"))
+}
+
+// TestTheExampleOfAHook runs the hook as oinod would, with and without what it
+// looks for.
+func TestTheExampleOfAHook(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	script := filepath.Join(b.out, "hook")
+	require.NoError(t, os.WriteFile(script, []byte(example(t, "sh")), 0o644))
+	ask := func() (code int, said string) {
+		hook := exec.Command("sh", script)
+		hook.Dir = b.work
+		out, err := hook.CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return exit.ExitCode(), string(out)
+		}
+		require.NoError(t, err)
+		return 0, string(out)
+	}
+	code, said := ask()
+	require.Zero(t, code)
+	require.Empty(t, said)
+	b.write("build.lock", "")
+	code, said = ask()
+	require.Equal(t, 2, code)
+	require.Equal(t, "a build is running\n", said)
 }
 
 // TestEveryMethodIsDocumented: what is served has a section with an example

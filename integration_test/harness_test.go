@@ -236,9 +236,23 @@ type message struct {
 
 // wireError is an error on the wire.
 type wireError struct {
-	Code    int            `json:"code"`
-	Message string         `json:"message"`
-	Data    map[string]any `json:"data"`
+	Code    int       `json:"code"`
+	Message string    `json:"message"`
+	Data    errorData `json:"data"`
+}
+
+// errorData is an object; of an agent's own error it may be anything.
+type errorData map[string]any
+
+func (d *errorData) UnmarshalJSON(b []byte) error {
+	var object map[string]any
+	if len(b) > 0 && b[0] == '{' {
+		if err := json.Unmarshal(b, &object); err != nil {
+			return err
+		}
+	}
+	*d = object
+	return nil
 }
 
 func (e *wireError) Error() string { return fmt.Sprintf("%d %s %v", e.Code, e.Message, e.Data) }

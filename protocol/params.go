@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // ParamsError is params that are not what the method takes. Msg is a sentence
@@ -37,6 +40,9 @@ func Decode(params json.RawMessage, p any) error {
 	}
 	if err := json.Unmarshal(params, p); err != nil {
 		return decodeError(err)
+	}
+	if _, ok := p.(exact); ok && hasLoneSurrogate(params) {
+		return wrong("params hold half of a surrogate pair, which is no character: a path or text cannot be taken from it exactly")
 	}
 	if c, ok := p.(checker); ok {
 		return c.check()
@@ -130,4 +136,47 @@ func first(errs ...error) error {
 		}
 	}
 	return nil
+}
+
+// exact are params whose strings name or become bytes of a file, so that none
+// of them may be replaced.
+type exact interface{ exact() }
+
+func (*RecordParams) exact() {}
+func (*WriteParams) exact()  {}
+func (*EditParams) exact()   {}
+func (*DiffParams) exact()   {}
+func (*RewindParams) exact() {}
+
+// hasLoneSurrogate reports whether valid JSON escapes half of a surrogate pair
+// without the other: encoding/json puts another character there.
+func hasLoneSurrogate(b []byte) bool {
+	for {
+		i := bytes.IndexByte(b, '\\')
+		if i < 0 || i+2 > len(b) {
+			return false
+		}
+		if b[i+1] != 'u' {
+			b = b[i+2:]
+			continue
+		}
+		r, ok := escaped(b[i:])
+		if b = b[i+6:]; !ok || !utf16.IsSurrogate(r) {
+			continue
+		}
+		low, ok := escaped(b)
+		if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+			return true
+		}
+		b = b[6:]
+	}
+}
+
+// escaped reads a \u escape at the start of b.
+func escaped(b []byte) (rune, bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return rune(n), err == nil
 }

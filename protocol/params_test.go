@@ -123,3 +123,22 @@ func TestResultsOnTheWire(t *testing.T) {
 		require.Equal(t, want, string(got))
 	}
 }
+
+func TestHalfASurrogatePairIsNoPath(t *testing.T) {
+	for raw, bad := range map[string]bool{
+		`{"sessionId":"s","paths":["/w/\udcff"]}`:         true,
+		`{"sessionId":"s","paths":["/w/\ud800"]}`:         true,
+		`{"sessionId":"s","paths":["/w/\ud83d\u0041"]}`:   true,
+		`{"sessionId":"s","paths":["/w/\ud83d\ude00"]}`:   false,
+		`{"sessionId":"s","paths":["/w/\\udcff"]}`:        false,
+		`{"sessionId":"s","paths":["/w/\u00e4\u0041\\"]}`: false,
+	} {
+		var p RecordParams
+		err := Decode([]byte(raw), &p)
+		if bad {
+			require.ErrorContains(t, err, "surrogate", raw)
+		} else {
+			require.NoError(t, err, raw)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"github.com/oino-dev/oinod/protocol"
+	"github.com/oino-dev/oinod/session"
 )
 
 // errGone is a question to a client that can no longer answer.
@@ -34,6 +35,8 @@ type client struct {
 	lastID atomic.Int64
 	// nameOf is what the client calls the session with an id of ours.
 	nameOf func(sessionID string) string
+	// hears of every event, whatever the client wants; nil: nobody does.
+	hears func(session.Event)
 
 	// open ends when the client can no longer answer.
 	open context.Context

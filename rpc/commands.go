@@ -206,7 +206,7 @@ func (r *run) pick(choices []choice, n int) (choice, error) {
 	return choices[i], nil
 }
 
-const noCheckpoints = "There is no checkpoint yet: one is made when a message's turn changes a file."
+const noCheckpoints = "There is nothing to rewind to: each new message makes a checkpoint."
 
 // line is a checkpoint as a user sees it: "3 · 2 min ago · fix the parser · 4 files".
 func (r *run) line(c choice) string {

@@ -55,4 +55,57 @@
 // where that can be read; a method that panics is answered with an error. In
 // either case the next line is served as ever. What is wrong with a request
 // becomes a code and a kind in one place, wireError.
+//
+// # Wrap
+//
+// Wrap is a proxy: a client on one side, an agent that we have started on the
+// other. Methods and commands are those of Serve; what differs is asked of the
+// host (host.go): where a session comes from, and what else moves with it.
+//
+//	client ──▶ readClient ──▶ clientSays ─┬─ ours ──▶ dispatcher ──▶ method
+//	                                      ├─ a prompt ──▶ dispatcher ──▶ keep, then pass on
+//	                                      └─ all else ──────────────────▶ agentOut ──▶ agent
+//	client ◀── clientOut ◀─┬──────────────── all else ─┬─ agentSays ◀── readAgent ◀── agent
+//	                       └── lane: keep, then let go ─┘
+//
+// What is passed on is the line that came, byte for byte. A line is read where
+// it lies (splice.go) and only as far as it concerns us; one that is no JSON
+// passes as well. Three kinds of lines get some of their bytes exchanged: the
+// answer to initialize, which says what we offer; the list of commands, to
+// which ours are added; and the ids of sessions that have two names.
+//
+// Ids are kept as they were spelled, for each direction apart. Our own
+// requests to either side have ids with a prefix that is made anew for each
+// process, so that several proxies can stand behind each other; answers to
+// them go no further.
+//
+// Order. One goroutine reads each side. What the client says of a session is
+// passed on at once, unless something of that session is still in the
+// dispatcher's queue, behind which it goes then; a cancel passes all that,
+// but never the prompt that it is about. What the agent says of a session
+// waits in a lane (lane.go) while something before it has to be kept; other
+// sessions do not wait. Whoever reads waits where too much is held, and the
+// other side with it: no more is in memory than one line of each side, the
+// queues (backlog.go), the lanes, and what was heard of a turn (heard.go).
+//
+// Turns. A turn is a prompt that the agent has not answered (in version 2: that
+// it was not idle after). The prompt is held until the session has what is
+// there now, the answer until it has what was left (proxy_turns.go). Agents
+// write files themselves, before they say so, and after the end; so what they
+// say of paths (hints.go) only adds to what the session sees itself. Two things
+// do stop an agent: a file that it has the client write, and a permission; both
+// are let go when the path they name was looked at. Nothing that a tool call
+// says outside of a turn counts: it is a replay.
+//
+// Sessions. Each of the agent's has one of ours, found again by the agent's
+// name, the directory, and what the client calls it (session.Wrapped). Most
+// are called the same on both sides. A conversation that was rewound goes on
+// in a new session of the agent's, which with its first prompt is told what was
+// kept (proxy_conversation.go); the client keeps its name for it, and names are
+// exchanged in both directions.
+//
+// The end. When the client ends, the agent's input does, once it has all that
+// was held; it has some seconds to end, then its process group is ended. When
+// the agent ends, turns that run are ended, what it left unanswered is
+// answered with an error, and its exit code is ours.
 package rpc

@@ -21,6 +21,9 @@ func (e *Events) Send(ev session.Event) {
 	e.mu.Lock()
 	to := e.to
 	e.mu.Unlock()
+	if to != nil && to.hears != nil {
+		to.hears(ev)
+	}
 	if to == nil || !to.wish().Events {
 		return
 	}

@@ -127,6 +127,7 @@ func newProxy(base context.Context, c WrapConfig, a *agent) *proxy {
 	open, p.gone = context.WithCancelCause(base)
 	p.client = &client{voice: p.toClient, tasks: p.tasks, log: c.Log, prefix: prefix, nameOf: p.nameOf, open: open}
 	p.server.client = p.client
+	p.client.hears = p.hear
 	return p
 }
 
@@ -192,9 +193,9 @@ func (p *proxy) run(ctx context.Context) (code int, err error) {
 			ended = true
 		}
 	}
-	p.endAgent() // one that has only closed its output
+	p.endAgent()    // one that has only closed its output
+	p.ending.Wait() // it may still have to end the agent
 	p.agent.close()
-	p.ending.Wait()
 	p.held.work.Wait()
 	p.endTurns()
 	p.held.work.Wait()

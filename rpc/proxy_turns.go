@@ -20,9 +20,14 @@ import (
 // holdLimit is how long the agent waits for us.
 const holdLimit = 120 * time.Second
 
+// seeLimit is how long the beginning or the end of a turn may take: a session
+// gives up looking at its workspace after holdLimit, and has then to write that
+// down.
+const seeLimit = holdLimit + 10*time.Second
+
 // giveUp is how long after a cancel a prompt that is never answered counts as
 // running: some agents forget the second of two.
-const giveUp = 10 * time.Second
+const giveUp = 5 * time.Second
 
 // prompt takes a message of the user. Before the agent hears of it, what it is
 // about to change is safe.
@@ -51,7 +56,7 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("it was not safe within %v", holdLimit))
+	held, cancel := context.WithTimeoutCause(ctx, seeLimit, fmt.Errorf("it was not safe within %v", seeLimit))
 	defer cancel()
 	w.log.Lock()
 	w.mu.Lock()
@@ -199,7 +204,7 @@ func (w *wrapped) idle() {
 // any more, what it leaves. Only the latter is waited for: who wants to read
 // the log, or to write to it, waits for the rest (see settled).
 func (w *wrapped) endTurn() {
-	ctx, cancel := context.WithTimeout(context.Background(), holdLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), seeLimit)
 	w.log.Lock()
 	w.mu.Lock()
 	over := len(w.running) == 0
@@ -256,6 +261,14 @@ func (p *proxy) endTurns() {
 		if runs {
 			w.endTurn()
 		}
+	}
+}
+
+// hear takes news of a session of ours. A turn that is not seen is the user's
+// business too.
+func (p *proxy) hear(e session.Event) {
+	if w := p.byOurs(e.SessionID); w != nil && e.Type == "checkpoint_failed" {
+		w.tell("the workspace could not be looked at, so a rewind may miss what this turn does", fmt.Errorf("%v", e.Data["error"]))
 	}
 }
 

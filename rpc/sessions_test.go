@@ -124,7 +124,7 @@ func TestSessionsAreListedAndRefused(t *testing.T) {
 		for _, c := range []struct{ method, params, want string }{
 			{"session/new", `{"cwd":"relative"}`, `"code":-32602`},
 			{"session/new", `{"cwd":"$W/none"}`, `"code":-32602`},
-			{"session/new", `{"cwd":"$W","_meta":{"oino":{"tracking":"workspace"}}}`, `"kind":"tracking_unavailable"`},
+			{"session/new", `{"cwd":"$W","_meta":{"oino":{"tracking":"workspace","persist":false}}}`, `"kind":"tracking_unavailable"`},
 			{"session/load", `{"sessionId":"id1","cwd":"/"}`, `"code":-32602`},
 			{"session/load", `{"sessionId":"no-such","cwd":"$W"}`, `"kind":"session_not_found"`},
 			{"session/fork", `{"sessionId":"id1","cwd":"/"}`, `and so does a fork of it`},

@@ -20,6 +20,16 @@
 // play; a redo puts exactly these back. What was evicted lives on as the
 // baseline: one interval a path, older than every checkpoint in the list.
 //
+// # Tracking
+//
+// With tracking files, an interval is what tools named. A tracked workspace is
+// captured besides when a turn begins and when it ends (package workspace,
+// tracked.go): what changed in between and no other session claimed is the
+// turn's, whoever made it, and its intervals replace those that tools opened.
+// What changed between turns, or was another session's, becomes outside
+// intervals: they belong to no turn, show as seams between ours, and are undone
+// only with scope "all".
+//
 // # Rewinding
 //
 // Decide, prepare, write the intent, act, write the outcome (move.go). The
@@ -43,6 +53,8 @@
 //	after    after states of intervals, fixed or made unknown again
 //	end      the end of a turn with its after states; open: the session was closed inside it
 //	reopen   the turn goes on after a close
+//	seen     the capture that a turn of a tracked session begins with, or why there is none
+//	outside  intervals that are no turn's of this session
 //	rewind   the intent of a rewind or redo: steps, intervals, conversation
 //	rewound  its outcome
 //	evict    turns up to an entry are folded into the baseline

@@ -78,7 +78,8 @@ type turn struct {
 	// how many of its intervals are of before that.
 	mark   workspace.Mark
 	sealed int
-	blind  *seenRecord // why not all of it is covered
+	blind  *seenRecord // why it is not covered as a whole
+	unseen []Uncovered // what its captures could not see
 }
 
 // interval is what one turn, or somebody else, did to one path.
@@ -276,6 +277,7 @@ func (st *state) applySeen(r *seenRecord) error {
 	if r.Blind != "" {
 		t.blind = r
 	}
+	t.unseen = append(t.unseen, r.Unseen...)
 	return nil
 }
 
@@ -327,6 +329,22 @@ func (st *state) applyAfters(afters []afterState, guessed bool) error {
 	return nil
 }
 
+// guess marks what a tracked turn left as known from the rewind that ended it
+// alone, except where it is what a tool of ours wrote.
+func (t *turn) guess() {
+	wrote := map[string]checkpoints.State{}
+	for _, iv := range t.intervals[t.sealed:] {
+		if iv.out && iv.written {
+			wrote[iv.path] = iv.after
+		}
+	}
+	for _, iv := range t.intervals[t.sealed:] {
+		if w, ok := wrote[iv.path]; !iv.out && !iv.written && !(ok && w.Same(iv.after)) {
+			iv.guessed = true
+		}
+	}
+}
+
 func (st *state) applyEnd(r *endRecord) error {
 	t := st.turns[r.Turn]
 	if t == nil {
@@ -342,6 +360,10 @@ func (st *state) applyEnd(r *endRecord) error {
 		}
 		iv.out = true
 	}
+	if r.Why == "rewind" && t.mark != nil {
+		t.guess()
+	}
+	t.unseen = append(t.unseen, r.Unseen...)
 	t.mark, t.sealed = nil, len(t.intervals)
 	st.boundary = len(st.intervals)
 	if r.Mark != nil {

@@ -54,12 +54,16 @@ func (m *move) run() (RewindResult, error) {
 		}
 		failed = append(failed, unprepared...)
 	}
+	failed = withoutHollow(failed, m.touched)
 	if m.params.Fail && len(failed) > 0 {
 		return *res, failError(failed)
 	}
 	if m.params.DryRun {
 		m.fill(intent.Steps, failed)
 		for _, t := range m.touched {
+			if t.hollow {
+				continue
+			}
 			if d := s.ws.Diff(t.Path, t.Target, t.Now.State, m.params.Context); d.Change != "" {
 				res.Files = append(res.Files, d)
 			}
@@ -124,14 +128,19 @@ func (m *move) run() (RewindResult, error) {
 // plan looks at the touched paths and decides.
 func (m *move) plan() checkpoints.Plan {
 	s := m.session
-	input := make([]checkpoints.Touched, len(m.touched))
 	paths := make([]string, len(m.touched))
 	for i, t := range m.touched {
 		paths[i] = t.Path
 	}
 	for i, now := range s.ws.LookAll(paths) {
 		m.touched[i].Now = now
-		input[i] = m.touched[i].Touched
+	}
+	if m.redo == nil {
+		m.touched = unneeded(m.touched)
+	}
+	input := make([]checkpoints.Touched, len(m.touched))
+	for i, t := range m.touched {
+		input[i] = t.Touched
 	}
 	on := m.params.OnConflict
 	if on == "" || m.params.Fail {
@@ -200,6 +209,9 @@ func (m *move) takeOut(failed []checkpoints.Failure) {
 		if stays[t.Path] {
 			continue
 		}
+		if t.hollow {
+			m.record.Undo[t.Path] = []int{}
+		}
 		for _, iv := range t.intervals {
 			m.record.Undo[t.Path] = append(m.record.Undo[t.Path], iv.n)
 		}
@@ -219,6 +231,9 @@ func (m *move) fill(steps []checkpoints.Step, failed []checkpoints.Failure) {
 		failureOf[f.Path] = f
 	}
 	for _, t := range m.touched {
+		if t.hollow {
+			continue
+		}
 		if step, ok := stepOf[t.Path]; ok {
 			switch {
 			case step.Merged:

@@ -55,19 +55,36 @@ func (r *Registry) openLocked(ctx context.Context, root disk.Root, p place) (*Se
 	if s.ws, err = r.workspace(s.cwd, s.state.dirs, store, true); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	if s.gone = s.ws.Gone(); s.gone != nil {
-		// What the last writer left waits until the files can be seen.
-		return s, nil
-	}
-	if s.tracking == Workspace {
-		if err := s.track(false); err != nil {
-			return nil, errors.Join(storageError("the workspace cannot be tracked", err), s.ws.Close(), w.Close())
-		}
-	}
-	if err := s.resume(ctx, root); err != nil {
+	s.asleep = true
+	if err := s.awaken(ctx); err != nil && s.ws.Gone() == nil {
 		return nil, errors.Join(err, s.ws.Close(), w.Close())
 	}
 	return s, nil
+}
+
+// awaken finishes what the last writer left, before anything is changed. It
+// waits until the session's directories can be seen.
+func (s *Session) awaken(ctx context.Context) error {
+	if !s.asleep {
+		return nil
+	}
+	if err := s.ws.Gone(); err != nil {
+		return err
+	}
+	root, _, err := s.reg.agentDir(false)
+	if err != nil {
+		return storageError("the agent directory "+s.reg.dir+" cannot be used", err)
+	}
+	if s.tracking == Workspace && s.tracker == nil {
+		if err := s.track(false); err != nil {
+			return storageError("the workspace cannot be tracked", err)
+		}
+	}
+	if err := s.resume(ctx, root); err != nil {
+		return err
+	}
+	s.asleep = false
+	return nil
 }
 
 // applyLine folds one line in. What is damaged, or does not fit, is noted and
@@ -238,7 +255,7 @@ func (s *Session) close(ctx context.Context, fix bool) error {
 		return nil
 	}
 	var errs []error
-	if t := s.state.open; fix && !s.inMemory && t != nil && !s.state.closed && s.gone == nil && s.log.Broken() == nil {
+	if t := s.state.open; fix && !s.inMemory && t != nil && !s.state.closed && !s.asleep && s.log.Broken() == nil {
 		release, err := s.blobs.Hold()
 		if err == nil {
 			err = s.endTurn(ctx, t, "close", true)

@@ -84,6 +84,9 @@ type seenRecord struct {
 	Blind checkpoints.Reason `json:"blind,omitempty"`
 	Root  string             `json:"root,omitempty"`
 	Error string             `json:"error,omitempty"`
+	// Unseen is what the capture could not see: nobody can tell what the turn
+	// has changed there.
+	Unseen []Uncovered `json:"unseen,omitempty"`
 }
 
 // outsideRecord keeps what changed and was no turn's of this session. It comes
@@ -124,6 +127,8 @@ type endRecord struct {
 	// that it has replaced, for it knows better.
 	Mark workspace.Mark `json:"mark,omitempty"`
 	Drop []int          `json:"drop,omitempty"`
+	// Unseen is what that capture could not see; see seenRecord.
+	Unseen []Uncovered `json:"unseen,omitempty"`
 }
 
 // reopenRecord: the turn goes on after the session was closed with it open.

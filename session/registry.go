@@ -449,6 +449,11 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	if _, err := readHeader(root, p); err != nil {
+		if e, ok := errors.AsType[*Error](err); ok && e.Kind == NewerVersion {
+			return err // it is not ours to judge
+		}
+	}
 	lock, err := takeLock(root, p)
 	if err != nil {
 		return err

@@ -88,12 +88,13 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	if err != nil {
 		return RewindResult{}, err
 	}
-	touched, err := only(s.ws, now.touched(sp), p.Paths)
+	all := now.touched(sp)
+	touched, err := only(s.ws, all, p.Paths)
 	if err != nil {
 		return RewindResult{}, err
 	}
 	m := move{
-		session: s, ctx: ctx, params: p, touched: touched,
+		session: s, ctx: ctx, params: p, touched: append(touched, now.hollows(sp, touched)...),
 		record: rewindRecord{
 			Type: "rewind", ID: s.reg.newID(), Target: p.EntryID, Conversation: p.Conversation, Some: p.Paths != nil,
 			Undo: map[string][]int{},
@@ -101,7 +102,7 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	}
 	m.first = first
 	if s.tracker != nil {
-		m.result.tellOutside(now.outsideOf(sp, touched), p)
+		m.result.tellOutside(now.outsideOf(sp, all), p)
 		m.result.Uncovered = now.blindSince(sp.order)
 	}
 	// At the start of the conversation there is nowhere to move it to.
@@ -169,7 +170,7 @@ func (s *Session) Redo(ctx context.Context, p RewindParams) (RewindResult, error
 		wantsMove: old.moved && old.Conversation == RewindConversation,
 	}
 	for _, path := range slices.Sorted(maps.Keys(old.undo)) {
-		t := &touch{}
+		t := &touch{hollow: len(old.undo[path]) == 0}
 		for _, n := range old.undo[path] {
 			iv, err := st.interval(n)
 			if err != nil || iv.n != n {

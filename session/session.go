@@ -119,9 +119,9 @@ type Session struct {
 	first   firstLook
 
 	retired []*checkpoints.Workspace // closed with the session
-	// gone says that a root was not there when the session was opened: it can
-	// be read, and nothing that needs its files is done until it is opened again.
-	gone error
+	// asleep: a root was not there when the session was opened. It can be read;
+	// before anything else, what the last writer left is finished.
+	asleep bool
 }
 
 // ID names the session.
@@ -162,9 +162,9 @@ func (s *Session) begin(ctx context.Context) (end func(), err error) {
 		end()
 		return nil, refuse(NotFound, "session %s was closed; load it again", s.id)
 	}
-	if s.gone != nil {
+	if err := s.awaken(ctx); err != nil {
 		end()
-		return nil, s.gone
+		return nil, err
 	}
 	if err := s.log.Broken(); err != nil {
 		end()
@@ -247,9 +247,7 @@ func (s *Session) Checkpoints(ctx context.Context) ([]Checkpoint, error) {
 // checkpoint describes a user entry and what its turn touched.
 func (st *state) checkpoint(n *node) Checkpoint {
 	c := Checkpoint{EntryID: n.id, CreatedAt: n.createdAt, Label: st.labels[n.id], Files: []CheckpointFile{}}
-	if b := st.turns[n.id].blind; b != nil {
-		c.Uncovered = append(c.Uncovered, Uncovered{Path: b.Root, Reason: b.Blind, Error: b.Error})
-	}
+	c.Uncovered = st.turns[n.id].notSeen()
 	seen := map[string]bool{}
 	for _, iv := range st.turns[n.id].intervals {
 		if iv.out || seen[iv.path] {
@@ -261,6 +259,7 @@ func (st *state) checkpoint(n *node) Checkpoint {
 		}
 		c.Files = append(c.Files, CheckpointFile{Path: iv.path, Existed: iv.before.Kind != checkpoints.Absent})
 	}
+	c.Uncovered = distinct(c.Uncovered)
 	return c
 }
 

@@ -121,7 +121,7 @@ func parseCursor(cursor string) (summary, error) {
 	at, id, ok := strings.Cut(cursor, "_")
 	n, err := strconv.ParseInt(at, 10, 64)
 	if !ok || err != nil {
-		return summary{}, refuse(BadParams, "cursor %q is none that session/list gave", cursor)
+		return summary{}, refuse(BadParams, "cursor %q is not one that session/list gave", cursor)
 	}
 	return summary{at: n, name: "_" + id}, nil
 }

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints"
 )
@@ -13,6 +15,9 @@ type touch struct {
 	checkpoints.Touched
 	intervals []*interval // in play, since the target, in order
 	unchecked bool        // its after state is unknown, or only the rewind's own end of the turn fixed it
+	// hollow: a directory that came only with something touched, which has gone
+	// by itself since. It goes too if it is empty, and is never named.
+	hollow bool
 }
 
 // span is what of the log a rewind is about.
@@ -69,6 +74,77 @@ func (st *state) touch(path string, sp span) *touch {
 	return nil
 }
 
+// hollows are the directories that were not there before the span, as those of
+// its intervals tell that are first below each: made only with something in
+// them. (What a rewind removes takes those above it along; these are for the
+// rewind that finds nothing to remove in them.)
+func (st *state) hollows(sp span, touched []*touch) []*touch {
+	is := map[string]bool{}
+	wanted := map[string]bool{} // directories that are noted absent at all
+	for _, t := range touched {
+		is[t.Path] = true
+		for _, iv := range t.intervals {
+			for _, p := range iv.parents {
+				if p.Absent {
+					wanted[p.Path] = true
+				}
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	first := map[string]*interval{} // below each
+	for _, path := range st.pathOrder {
+		for _, iv := range st.paths[path] {
+			if iv.out || iv.order < sp.order {
+				continue
+			}
+			for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+				if f := first[dir]; wanted[dir] && (f == nil || iv.n < f.n) {
+					first[dir] = iv
+				}
+			}
+		}
+	}
+	var all []*touch
+	for _, dir := range slices.Sorted(maps.Keys(first)) {
+		if !is[dir] && slices.ContainsFunc(first[dir].parents, func(p checkpoints.Parent) bool { return p.Absent && p.Path == dir }) {
+			absent := checkpoints.State{Kind: checkpoints.Absent}
+			all = append(all, &touch{Touched: checkpoints.Touched{Path: dir, Target: absent}, hollow: true})
+		}
+	}
+	return all
+}
+
+// unneeded drops the hollow directories that are not there, and those that
+// something which a rewind removes takes along.
+func unneeded(touched []*touch) []*touch {
+	along := map[string]bool{}
+	for _, t := range touched {
+		if t.Target.Kind == checkpoints.Absent && t.Now.State.Kind != checkpoints.Absent {
+			for _, p := range t.Parents {
+				along[p.Path] = along[p.Path] || p.Absent
+			}
+		}
+	}
+	return slices.DeleteFunc(touched, func(t *touch) bool {
+		return t.hollow && (t.Now.State.Kind != checkpoints.Dir || along[t.Path])
+	})
+}
+
+// withoutHollow leaves failures of hollow directories out: such a directory
+// simply stays.
+func withoutHollow(failed []checkpoints.Failure, touched []*touch) []checkpoints.Failure {
+	hollow := map[string]bool{}
+	for _, t := range touched {
+		if t.hollow {
+			hollow[t.Path] = true
+		}
+	}
+	return slices.DeleteFunc(failed, func(f checkpoints.Failure) bool { return hollow[f.Path] })
+}
+
 // outsideOf names what changed within the span and is no turn's, of paths
 // that are not touched: what came of each.
 func (st *state) outsideOf(sp span, touched []*touch) []OutsideChange {
@@ -90,7 +166,7 @@ func (st *state) outsideOf(sp span, touched []*touch) []OutsideChange {
 				last = iv
 			}
 		}
-		if first == nil {
+		if first == nil || neverSeen(first.before) {
 			continue
 		}
 		if c := checkpoints.ChangeOf(first.before, last.after); c != "" {
@@ -98,6 +174,12 @@ func (st *state) outsideOf(sp span, touched []*touch) []OutsideChange {
 		}
 	}
 	return all
+}
+
+// neverSeen reports that a state is one of which nobody knows whether it has
+// changed since. (Of what is too large, or no file, the captures know.)
+func neverSeen(st checkpoints.State) bool {
+	return st.Kind == checkpoints.Uncovered && st.Reason != checkpoints.TooLarge && st.Reason != checkpoints.NotRegular
 }
 
 // only keeps what is one of the paths or lies below it. A path is taken both
@@ -124,7 +206,7 @@ func only(ws *checkpoints.Workspace, all []*touch, paths []string) ([]*touch, er
 		}
 	}
 	if len(some) == 0 {
-		return nil, refuse(PathNotInCheckpoint, "no turn since this checkpoint changed anything at or below %v", paths)
+		return nil, refuse(PathNotInCheckpoint, "no turn since this checkpoint changed anything at or below %s", strings.Join(paths, ", "))
 	}
 	return some, nil
 }
@@ -146,7 +228,7 @@ func (s *Session) target(p RewindParams) (*node, error) {
 		case n.order < st.evicted:
 			return nil, refuse(CheckpointEvicted, "the checkpoint of entry %q is older than the %d that are kept; %q is the oldest state there is", n.id, s.reg.limits.MaxCheckpoints, Start)
 		case !slices.Contains(st.branch(st.leaf), n):
-			return nil, refuse(CheckpointNotFound, "entry %q is on a branch of session %s that the conversation has left", n.id, s.id)
+			return nil, refuse(CheckpointNotFound, "entry %q is on a branch of session %s that the conversation has left; rewind to an earlier entry or to %q, or redo first", n.id, s.id, Start)
 		case n.dropped && (p.Conversation == "" || p.Conversation == KeepConversation):
 			return nil, refuse(CheckpointNotFound, "the checkpoint of entry %q was rewound already; redo brings it back", n.id)
 		}

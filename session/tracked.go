@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,15 +167,59 @@ func (s *Session) turnOver(ctx context.Context, entry string) (before []any, see
 	if err != nil {
 		return nil, nil, err
 	}
-	seen = &seenRecord{Type: "seen", Turn: entry, Mark: now.Mark}
+	seen = &seenRecord{Type: "seen", Turn: entry, Mark: now.Mark, Unseen: now.unseen(s)}
 	switch {
 	case now.err != nil:
-		seen.Mark, seen.Blind, seen.Root, seen.Error = nil, checkpoints.Unreadable, s.cwd, now.err.Error()
+		seen.Mark, seen.Unseen = nil, nil
+		seen.Blind, seen.Root, seen.Error = checkpoints.Unreadable, s.cwd, now.err.Error()
 	case !now.Coverage.Complete:
 		seen.Blind, seen.Root = reasonOf(now.Coverage.Reason), now.Coverage.Root
 		seen.Error = "the workspace is not seen whole (" + now.Coverage.Reason + "); what tools name is"
 	}
 	return before, seen, nil
+}
+
+// unseen is what nobody can tell of a capture: of a file that is too large, or
+// is no file, a change is known.
+func (c sight) unseen(s *Session) []Uncovered {
+	if c.err != nil {
+		return []Uncovered{{Path: s.cwd, Reason: checkpoints.Unreadable, Error: c.err.Error()}}
+	}
+	var all []Uncovered
+	for _, u := range c.Uncovered {
+		switch u.Reason {
+		case checkpoints.Unreadable, checkpoints.BadName, checkpoints.Budget:
+			all = append(all, Uncovered{Path: u.Path, Reason: u.Reason, Error: u.Err})
+		}
+	}
+	if c.More > 0 {
+		all = append(all, Uncovered{Path: s.cwd, Reason: checkpoints.Unreadable, Error: "more of it could not be seen than is named"})
+	}
+	return all
+}
+
+// notSeen is what the turn's captures could not see.
+func (t *turn) notSeen() []Uncovered {
+	var all []Uncovered
+	if b := t.blind; b != nil {
+		all = append(all, Uncovered{Path: b.Root, Reason: b.Blind, Error: b.Error})
+	}
+	return distinct(append(all, t.unseen...))
+}
+
+// distinct names each path once for each reason.
+func distinct(all []Uncovered) []Uncovered {
+	type about struct {
+		path   string
+		reason checkpoints.Reason
+	}
+	named := map[about]bool{}
+	return slices.DeleteFunc(all, func(u Uncovered) bool {
+		a := about{u.Path, u.Reason}
+		again := named[a]
+		named[a] = true
+		return again
+	})
 }
 
 // reasonOf is the reason of a state for a workspace that is not covered.
@@ -219,13 +264,14 @@ func (s *Session) outsideSince(ctx context.Context, now sight) ([]any, error) {
 // captures tell them, and what others did meanwhile. Paths that the captures do
 // not cover keep the intervals that tools have opened.
 func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open bool) ([]any, error) {
-	end := &endRecord{Type: "end", Turn: t.entry.id, Why: why, Open: open, Mark: now.Mark}
+	end := &endRecord{Type: "end", Turn: t.entry.id, Why: why, Open: open, Mark: now.Mark, Unseen: now.unseen(s)}
 	var changed []workspace.Changed
 	told := now.err == nil && t.mark != nil
 	if told {
 		var err error
 		if changed, err = s.tracker.Changes(ctx, t.mark, now.Mark); errors.Is(err, workspace.ErrGone) {
 			told = false
+			end.Unseen = append(end.Unseen, Uncovered{Path: s.cwd, Reason: checkpoints.Unreadable, Error: "what the workspace was at the turn's begin is lost"})
 		} else if err != nil {
 			return nil, err
 		}
@@ -533,20 +579,15 @@ func (s *Session) resumeTracked(ctx context.Context) error {
 	return s.commit(append(records, &reopenRecord{Type: "reopen", Turn: t.entry.id, Mark: now.Mark})...)
 }
 
-// blindSince names what turns since the order did not cover as a whole.
+// blindSince names what turns since the order could not see.
 func (st *state) blindSince(order int) []Uncovered {
 	var all []Uncovered
-	seen := map[Uncovered]bool{}
 	for _, n := range st.order {
-		if t := st.turns[n.id]; t != nil && t.blind != nil && n.order >= order {
-			u := Uncovered{Path: t.blind.Root, Reason: t.blind.Blind, Error: t.blind.Error}
-			if !seen[u] {
-				seen[u] = true
-				all = append(all, u)
-			}
+		if t := st.turns[n.id]; t != nil && n.order >= order {
+			all = append(all, t.notSeen()...)
 		}
 	}
-	return all
+	return distinct(all)
 }
 
 // maxOutside is how many outside changes a rewind names.

@@ -621,9 +621,7 @@ func (t *turn) result() TurnResult {
 			first[iv.path] = iv
 		}
 	}
-	if b := t.blind; b != nil {
-		r.Uncovered = append(r.Uncovered, Uncovered{Path: b.Root, Reason: b.Blind, Error: b.Error})
-	}
+	r.Uncovered = t.notSeen()
 	for _, last := range t.openIntervals() {
 		iv := first[last.path]
 		if iv.before.Kind == checkpoints.Uncovered {
@@ -633,5 +631,6 @@ func (t *turn) result() TurnResult {
 			r.Changed = append(r.Changed, PathChange{Path: iv.path, Change: c})
 		}
 	}
+	r.Uncovered = distinct(r.Uncovered)
 	return r
 }

@@ -313,7 +313,22 @@ func TestASessionIsReadWithoutItsDirectory(t *testing.T) {
 	_, err = s.Write(t.Context(), b.path("a"), nil)
 	require.ErrorAs(t, err, &gone)
 	require.NoError(t, os.Rename(away, b.dir))
-	s = b.restart(s)
 	b.rewind(s, RewindParams{EntryID: e})
 	b.has("a", "0")
+}
+
+// A merge that leaves a user's link where the agent's directory was makes
+// nothing, and so leaves nothing.
+func TestAMergeThatKeepsALinkLeavesNothing(t *testing.T) {
+	b := newBox(t)
+	require.NoError(t, os.Mkdir(b.path("d"), 0o755))
+	s := b.create(false)
+	e := b.prompt(s, "go")
+	b.record(s, "d")
+	require.NoError(t, os.Chmod(b.path("d"), 0o711))
+	b.end(s)
+	require.NoError(t, os.Remove(b.path("d")))
+	require.NoError(t, os.Symlink("elsewhere", b.path("d")))
+	b.rewind(s, RewindParams{EntryID: e, OnConflict: checkpoints.Merge})
+	require.Equal(t, map[string]string{"d": "link elsewhere"}, b.tree())
 }

@@ -138,12 +138,14 @@ func (s *Store) readSegment(seg *segment) error {
 		if seg.newer != nil || seg.scanned == 0 {
 			return nil
 		}
-		if seg.index == nil {
-			if seg.index, err = s.indexOf(seg, info.Size(), false); err != nil {
+		if seg.index == nil || sealed && seg.index.covered < info.Size() {
+			s.files.forget(seg.indexFile()) // its writer may have made a new one
+			x, err := s.indexOf(seg, info.Size(), false)
+			if err != nil {
 				return err
 			}
-			if seg.index != nil {
-				seg.scanned = max(seg.scanned, seg.index.covered)
+			if x != nil && x.covered > seg.covered() || seg.index == nil && x != nil {
+				seg.use(x)
 			}
 		}
 		if info.Size() < seg.scanned { // its writer has cut it back
@@ -155,13 +157,64 @@ func (s *Store) readSegment(seg *segment) error {
 		}
 		seg.scanned = max(seg.scanned, end)
 		seg.complete = sealed
-		if sealed && (seg.index == nil || len(seg.tail) > 0) {
-			// All of it is synced, so it may have an index. Without one,
-			// where it cannot be written, the next process has to walk again.
-			_ = s.writeIndex(seg, seg.scanned)
+		if sealed && (seg.index == nil || seg.index.covered < info.Size()) {
+			// All of it is synced, so it may have an index of all. Without
+			// one it is read as it is, and not counted on.
+			_ = s.indexSealed(seg, f, info.Size())
 		}
 		return nil
 	})
+}
+
+// indexSealed gives seg, whose size bytes are synced and all there will be, an
+// index of what in it verifies. The caller holds seg.mu.
+func (s *Store) indexSealed(seg *segment, f io.ReaderAt, size int64) error {
+	if seg.id == (segmentID{}) {
+		return errHead // no index could be bound to it
+	}
+	if _, err := s.verifyTail(seg, f, size); err != nil {
+		return err
+	}
+	return s.writeIndex(seg, size)
+}
+
+// verifyTail replaces the tail of seg, a file of size bytes, by what of it
+// verifies, and reports whether that is all there is. The caller holds seg.mu.
+func (s *Store) verifyTail(seg *segment, f io.ReaderAt, size int64) (whole bool, err error) {
+	walked := seg.tail
+	seg.tail = nil
+	if whole, err = s.verify(seg, f, seg.covered(), size); err != nil {
+		seg.tail = walked
+		return false, err
+	}
+	seg.sound = true
+	return whole, nil
+}
+
+// verify reads the frames of seg from off to end and adds those that are what
+// they say to the tail, but for contents that are in it from further behind.
+// It reports whether these frames, one behind the other, are all there is. The
+// caller holds seg.mu.
+func (s *Store) verify(seg *segment, f io.ReaderAt, off, end int64) (whole bool, err error) {
+	next, good := off, true
+	_, err = walk(f, off, end, func(off int64, h header) error {
+		good = good && off == next
+		next = off + h.length()
+		if !h.fits(off) {
+			good = false
+			return nil
+		}
+		err := s.codec.read(f, off, next, h.digest, 0, func(int64, []byte) error { return nil })
+		if errors.Is(err, ErrDamaged) {
+			good = false
+			return nil
+		} else if err != nil {
+			return err
+		}
+		seg.note(off, h)
+		return nil
+	})
+	return good && next == end, err
 }
 
 // heal is called when x, the index of seg, turns out not to be what its file
@@ -184,14 +237,14 @@ func (s *Store) heal(seg *segment, x *index) error {
 			return err
 		}
 		if again != nil && again.covered >= x.covered {
-			seg.index = again
+			seg.use(again)
 			return nil
 		}
-		if _, err := seg.scan(f, segmentHead, x.covered); err != nil {
+		if _, err := s.verify(seg, f, segmentHead, x.covered); err != nil {
 			return err
 		}
 		seg.index = nil
-		if seg.sealed.Load() {
+		if seg.sealed.Load() && seg.sound {
 			_ = s.writeIndex(seg, seg.scanned)
 		}
 		return nil
@@ -257,21 +310,29 @@ func (s *Store) indexOf(seg *segment, size int64, all bool) (*index, error) {
 // holds s.mu.
 func (s *segment) scan(f io.ReaderAt, off, end int64) (int64, error) {
 	return walk(f, off, end, func(off int64, h header) error {
-		if h.encoding == void || h.size > partSize || off > segmentLimit {
-			return nil // the last two are not of a segment's frames
-		}
-		if s.tail == nil {
-			s.tail = map[Digest]place{}
-		}
-		if p, has := s.tail[h.digest]; !has || int64(p.off) < off {
-			s.tail[h.digest] = place{uint32(off), h.stored}
+		if h.fits(off) {
+			s.note(off, h)
+			s.sound = false
 		}
 		return nil
 	})
 }
 
+// note adds the frame at off to the tail. The caller holds s.mu.
+func (s *segment) note(off int64, h header) {
+	if s.tail == nil {
+		s.tail = map[Digest]place{}
+	}
+	if p, has := s.tail[h.digest]; !has || int64(p.off) < off {
+		s.tail[h.digest] = place{uint32(off), h.stored}
+	}
+}
+
+// fits reports whether a frame like this, at off, can be a segment's.
+func (h header) fits(off int64) bool { return h.size <= partSize && off <= segmentLimit }
+
 // writeIndex writes the index of the first covered bytes of seg, which are
-// synced, and takes it into use. It is not synced itself: one that a power cut
+// synced and of which what is known was verified, and takes it into use. It is not synced itself: one that a power cut
 // tears is known by its sums. The caller holds seg.mu.
 func (s *Store) writeIndex(seg *segment, covered int64) error {
 	if seg.id == (segmentID{}) {
@@ -291,6 +352,7 @@ func (s *Store) writeIndex(seg *segment, covered int64) error {
 		return err
 	}
 	seg.index, seg.tail = x, nil
+	seg.scanned = max(seg.scanned, covered)
 	return nil
 }
 
@@ -315,17 +377,16 @@ func (s *Store) records(seg *segment) ([]record, error) {
 	return records, nil
 }
 
-// find looks d up in seg. trusted is set where the frame is known to be synced,
-// or is in the store's own segment and will be synced with it.
+// find looks d up in seg. trusted is set where the frame was verified and is
+// known to be synced, or is in the store's own segment and will be synced with it.
 func (s *Store) find(seg *segment, d Digest) (p place, ok, trusted bool, err error) {
 	for range 2 {
 		seg.mu.RLock()
 		p, ok = seg.tail[d]
-		x, id := seg.index, seg.id
+		x, id, sound := seg.index, seg.id, seg.sound
 		seg.mu.RUnlock()
 		if ok {
-			// Where the header is damaged nobody has verified what follows.
-			return p, true, seg == s.own.Load() || seg.sealed.Load() && id != (segmentID{}), nil
+			return p, true, sound && (seg == s.own.Load() || seg.sealed.Load() && id != (segmentID{})), nil
 		}
 		if x == nil || !x.bloom.has(d) {
 			return place{}, false, false, nil

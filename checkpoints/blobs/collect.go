@@ -82,8 +82,10 @@ type collector struct {
 
 // victim is a segment that goes, with what of it stays.
 type victim struct {
-	seg  *segment
-	live []record
+	seg    *segment
+	live   []record
+	hidden []record // live as well, but not counted on
+	dead   Collected
 }
 
 func (c *collector) idle() bool { return len(c.victims) == 0 && len(c.remove) == 0 }
@@ -133,14 +135,13 @@ func (c *collector) survey() error {
 }
 
 // surveySegment makes seg a victim if most of it is dead. A newer segment is
-// not ours to judge. In a damaged one, whose frames do not lie one behind the
-// other, there may be contents that we do not see: it is left as it is.
+// not ours to judge. One in which there may be contents that we do not see is
+// left as it is.
 func (c *collector) surveySegment(seg *segment) error {
 	s := c.store
 	seg.mu.RLock()
 	records, err := s.records(seg)
 	ours := seg.newer == nil && seg.id != (segmentID{})
-	scanned := seg.scanned
 	seg.mu.RUnlock()
 	if errors.Is(err, errIndex) || errors.Is(err, fs.ErrNotExist) {
 		return nil // healed when somebody reads it
@@ -149,7 +150,6 @@ func (c *collector) surveySegment(seg *segment) error {
 		return err
 	}
 	v := victim{seg: seg}
-	var dead Collected
 	total := int64(0)
 	for _, r := range records {
 		length := frameHead + int64(r.place.stored)
@@ -158,37 +158,28 @@ func (c *collector) surveySegment(seg *segment) error {
 			v.live = append(v.live, r)
 			continue
 		}
-		dead.Blobs++
-		dead.Bytes += length
+		v.dead.Blobs++
+		v.dead.Bytes += length
 	}
-	if dead.Blobs == 0 || 2*dead.Bytes < total || !c.mayTake(seg) {
+	if v.dead.Blobs == 0 || 2*v.dead.Bytes < total || !c.mayTake(seg) {
 		return nil
 	}
-	if whole, err := s.isWhole(seg, scanned); err != nil || !whole {
+	if err := s.flushOwn(seg); err != nil {
 		return err
+	}
+	hidden, all, err := s.remains(seg)
+	if err != nil || !all {
+		return err
+	}
+	for _, r := range hidden {
+		if c.live(r.digest) {
+			v.hidden = append(v.hidden, r)
+		}
 	}
 	c.victims = append(c.victims, v)
-	c.freed.Blobs += dead.Blobs
-	c.freed.Bytes += dead.Bytes
+	c.freed.Blobs += v.dead.Blobs
+	c.freed.Bytes += v.dead.Bytes
 	return nil
-}
-
-// isWhole reports whether the frames of seg lie one behind the other.
-func (s *Store) isWhole(seg *segment, end int64) (bool, error) {
-	next := int64(segmentHead)
-	if err := s.flushOwn(seg); err != nil {
-		return false, err
-	}
-	err := s.files.with(seg.file(), func(f disk.File) error {
-		_, err := walk(f, segmentHead, end, func(off int64, h header) error {
-			if off == next {
-				next += h.length()
-			}
-			return nil
-		})
-		return err
-	})
-	return next == end, err
 }
 
 // flushOwn writes what waits, if seg is the own segment.
@@ -236,7 +227,10 @@ func (c *collector) sweep() error {
 	for _, v := range c.victims {
 		err := c.copyLive(v)
 		if errors.Is(err, ErrDamaged) {
-			continue // what cannot be copied stays where somebody may look at it
+			// What cannot be copied stays where somebody may look at it.
+			c.freed.Blobs -= v.dead.Blobs
+			c.freed.Bytes -= v.dead.Bytes
+			continue
 		}
 		if err != nil {
 			return err
@@ -274,25 +268,40 @@ func (s *Store) leave(victims []victim) error {
 	return nil
 }
 
-// copyLive adds the frames of v that stay to the own segment, verified.
+// copyLive adds the frames of v that stay to the own segment, verified. A
+// hidden one that is damaged may go where there is a good copy.
 func (c *collector) copyLive(v victim) error {
-	s := c.store
-	return s.files.with(v.seg.file(), func(f disk.File) error {
+	return c.store.files.with(v.seg.file(), func(f disk.File) error {
 		for _, r := range v.live {
-			err := s.codec.read(f, int64(r.place.off), r.place.end(), r.digest, 0, func(int64, []byte) error { return nil })
+			if err := c.copy(f, r); err != nil {
+				return err
+			}
+		}
+		for _, r := range v.hidden {
+			err := c.copy(f, r)
+			if errors.Is(err, ErrDamaged) && c.store.has(r.digest) && c.store.Check(r.digest) == nil {
+				continue
+			}
 			if err != nil {
-				return err
-			}
-			frame := make([]byte, frameHead+int(r.place.stored))
-			if _, err := f.ReadAt(frame, int64(r.place.off)); err != nil {
-				return err
-			}
-			if err := s.append(r.digest, frame); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// copy adds the frame at r's place in f to the own segment, verified.
+func (c *collector) copy(f disk.File, r record) error {
+	s := c.store
+	err := s.codec.read(f, int64(r.place.off), r.place.end(), r.digest, 0, func(int64, []byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	frame := make([]byte, frameHead+int(r.place.stored))
+	if _, err := f.ReadAt(frame, int64(r.place.off)); err != nil {
+		return err
+	}
+	return s.append(r.digest, frame)
 }
 
 // drop unlinks name; one that is not there is as good.

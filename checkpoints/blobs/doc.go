@@ -53,49 +53,69 @@
 //
 // # What may be counted on
 //
-// Put writes nothing when the content is there and will survive. In the own
-// segment that is so: the next Sync covers it. In another's it is so only when
-// that is known to be synced, and two facts, both visible in the directory, say
-// so; nothing is published besides:
+// Put writes nothing when the content is there and will survive: when its frame
+// is whole and synced. In the own segment that is so: we have written it, or
+// verified it when we took the segment over, and the next Sync covers it. In
+// another's it is so only when two facts say so, both visible in the directory;
+// nothing is published besides:
 //
 //   - A segment that has a successor in its lane is synced whole: its owner
 //     makes the next one only after that.
-//   - What an index covers is synced: it is written only after that.
+//   - What an index names is synced and whole: it is written only after that,
+//     by who has written the frames or verified them.
 //
-// Anything else (the end of another process's newest segment) is read, but
-// kept once more by whoever puts it. That costs space when two processes store
-// the same at the same time, until Collect, and nothing else.
+// So of what an index covers, what it names is all that counts. Anything else
+// (the end of another process's newest segment, a header that is followed by
+// other bytes than it says) is read, but kept once more by whoever puts it. That
+// costs space when two processes store the same at the same time, until
+// Collect, and nothing else.
+//
+// # What is there is never written over
+//
+// A frame that does not verify may be one that a crash has torn, which nobody
+// was told of. Or it was acknowledged and is damaged, perhaps only for now: a
+// disk, a cable, a file that will come back. They look the same. So nobody but
+// its writer, before a Sync has covered it, ever cuts off or changes a byte of
+// a segment. Who takes a lane verifies what no index covers. If all of it is
+// whole the lane goes on behind it, and otherwise in a new segment.
 //
 // # What a crash leaves
 //
 //	found                                   | by          | what is done
 //	a torn frame at the end                 | readers     | not seen
-//	                                        | next owner  | cut off
+//	                                        | next owner  | left; the lane goes on in a new segment
 //	a whole header, its payload torn        | readers     | damaged
-//	                                        | next owner  | made void, so that nobody counts on it
+//	                                        | next owner  | left out of the index; a new segment
 //	frames that were written, not synced    | next owner  | verified and synced before they count
 //	an empty segment, or one without a head | next owner  | left; the lane goes on with the next number
-//	no index, an old one, a torn one        | whoever     | headers are walked, and it is written anew
+//	no index, an old one, a torn one        | whoever     | in a sealed segment, what it lacks is verified and
+//	                                        |             | it is written anew; in the newest headers are walked
 //	files that end in .tmp                  | Collect     | removed
 //	old and new copy of a segment           | readers     | either is good
 //
-// The next owner verifies only what no index covers: 2 MiB after an orderly
-// end, at most a segment after a crash.
+// What is verified is what no index covers: 2 MiB after an orderly end, at most
+// a segment after a crash.
 //
-// Damage (a flipped bit) costs the content it is in: behind it a walk looks for
-// the next header that verifies. An index is believed only where its sums, the
-// id of its segment and its length fit; each bucket is verified when it is
-// read; a digest found in vain sends the reader to the headers. A content that
-// was found damaged is written again when it is put again. Segments of a newer
-// format are left alone and named in the error.
+// Damage (a flipped bit) costs the content it is in, while it lasts: behind it a
+// walk looks for the next header that verifies. An index is believed only where
+// its sums, the id of its segment and its length fit; each bucket is verified
+// when it is read; a digest found in vain sends the reader to the frames. A
+// content that was found damaged is written again when it is put again, and one
+// good copy is enough, wherever it is. Segments of a newer format are left alone
+// and named in the error.
 //
 // # Finding
 //
-// Of each index, 2 KiB and a filter of 10 bits a content are in memory. A look-up asks the filters and reads, of one segment
-// in most cases, one bucket of some KiB. What is behind an index is a map, at
-// most one segment's in each lane. On a miss the directory is read again, once,
-// with what is new in it, so that a content which another process has written
-// is found; Put does not do that.
+// Of each index, 2 KiB and a filter of 10 bits a content are in memory. A look-up
+// asks the filters and reads, of one segment in most cases, one bucket of some
+// KiB. What is behind an index is a map, at most one segment's in each lane. On a
+// miss the directory is read again, once, with what is new in it, so that a
+// content which another process has written is found. If that does not help
+// either, the parts of segments in which no frame is known are searched
+// (hidden.go): there is a content whose bytes are right again, and the header
+// that tells a damaged one from a missing one. Which parts those are takes one
+// reading of each index and is remembered; mostly there are none. Put does
+// nothing of that.
 //
 // # Collecting
 //
@@ -105,9 +125,12 @@
 // frames, verified, go to the own segment; that is synced; the generation is
 // changed; the old ones are unlinked. Whoever holds next sees the generation
 // and forgets what it knew, so that nobody "keeps" a content by remembering
-// where it was. Who reads without holding reads again when a file is gone. A
-// segment with damage in it is not collected: there may be something in it that
-// we do not see.
+// where it was. Who reads without holding reads again when a file is gone.
+//
+// A segment is not collected while there may be something in it that we do not
+// see: bytes in which no frame is known, unless they begin with good headers,
+// are zeros, or were torn off at the end; nor while a living content in it does
+// not verify, unless that is hidden and there is a good copy.
 //
 // # Measured
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -136,6 +137,8 @@ func (y *story) check(t *testing.T, f *disktest.FS, msg string) {
 	t.Helper()
 	other := f.AfterPowerCut(disktest.Keep(0, 100))
 	y.checkPut(t, other, newStory(other.Root("/agent"), y.codec).open(), msg)
+	found := segments(t, f.Root("/agent"))
+	defer func() { requirePrefixes(t, f.Root("/agent"), found) }()
 	s := newStory(f.Root("/agent"), y.codec).open()
 	for d, content := range y.contents {
 		got, err := s.Get(d, 0)
@@ -248,42 +251,149 @@ func TestAKilledProcessLeavesNothingToRelyOnWrongly(t *testing.T) {
 	}
 }
 
-// A header that reached the disk without its payload: the next process must
-// not take it for the content, nor must any after that, nor is the segment
-// beyond collecting for it.
-func TestATornFrameIsMadeVoid(t *testing.T) {
-	for _, buffer := range []int{500, 1 << 20} { // the next process goes on in the segment, or seals it
-		f, root := newFaultyDisk()
-		s := openSmall(root)
+// A header that reached the disk without its payload: nobody ever takes it for
+// the content, whether there is an index or not, nor is the segment beyond
+// collecting for it.
+func TestATornFrameIsNeverCountedOn(t *testing.T) {
+	for _, indexed := range []bool{true, false} {
 		kept, torn := noise(1, 300), noise(2, 300)
-		put(t, s, kept)
-		require.NoError(t, s.Sync())
-		put(t, s, torn)
-		require.NoError(t, s.writer.flush())
-		asked := 0
-		f = f.AfterPowerCut(func() bool { asked++; return asked <= 3 }) // the size, and the first pages
-		root = f.Root("/agent")
-		f = again(f)
+		f, root := tornDisk(t, kept, torn)
+		first := segments(t, root)
 
-		s = openSmall(root)
-		s.sizes.buffer = buffer
+		s := openSmall(root)
 		put(t, s, torn)
 		require.NoError(t, s.Sync())
+		requireHas(t, s, torn)
+		requireHas(t, s, kept)
+		requirePrefixes(t, root, first)
 		f = f.AfterPowerCut(nil)
 		root = f.Root("/agent")
 		requireHas(t, openSmall(root), torn)
 		requireHas(t, openSmall(root), kept)
 
+		if !indexed {
+			removeIndexes(t, root)
+		}
 		s = openSmall(root)
 		put(t, s, torn)
+		put(t, s, kept)
 		require.NoError(t, s.Sync())
 		n, _, err := s.Stats()
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
-		freed, err := s.Collect(only(), false)
+		freed, err := s.Collect(only(torn), false)
 		require.NoError(t, err)
-		require.Equal(t, 2, freed.Blobs)
+		require.Equal(t, 1, freed.Blobs, "where the torn frame was is gone")
+		requireHas(t, s, torn)
+		freed, err = s.Collect(only(), false)
+		require.NoError(t, err)
+		require.Equal(t, 1, freed.Blobs)
 		require.NoError(t, s.Close())
+		require.Zero(t, count(t, root, segmentSuffix))
+	}
+}
+
+// A process that has seen the torn frame before anybody verified it does not
+// count on it afterwards either, though no index can be written, or nothing be read.
+func TestWhoSawATornFrameDoesNotCountOnIt(t *testing.T) {
+	for _, kind := range []string{"", "openfile", "read"} {
+		kept, torn := noise(1, 300), noise(2, 300)
+		f, root := tornDisk(t, kept, torn)
+		early := openSmall(root)
+		n, _, err := early.Stats()
+		require.NoError(t, err)
+		require.Equal(t, 2, n, "it sees a header")
+		failing := func(op disktest.Op) error {
+			if op.Kind == kind && strings.Contains(op.Name, indexSuffix+".") { // its temporary name
+				return syscall.EIO
+			}
+			return nil
+		}
+		if kind != "read" {
+			f.FailIf(failing)
+		}
+		s := openSmall(root)
+		put(t, s, noise(3, 300)) // the torn one's segment is sealed
+		require.NoError(t, s.Sync())
+		f.FailIf(nil)
+		if kind == "read" {
+			removeIndexes(t, root)
+			// Nor when what it would verify cannot be read.
+			reads := 0
+			f.FailIf(func(op disktest.Op) error {
+				if op.Kind == "read" && strings.Contains(op.Name, "0-00000001"+segmentSuffix) {
+					if reads++; reads > 1 {
+						return syscall.EIO
+					}
+				}
+				return nil
+			})
+			_, err := early.refresh()
+			require.NoError(t, err)
+			require.Greater(t, reads, 1)
+			f.FailIf(nil)
+		}
+		put(t, early, torn)
+		require.NoError(t, early.Sync())
+		requireHas(t, early, torn)
+		requireHas(t, openSmall(f.AfterPowerCut(nil).Root("/agent")), torn)
+		require.NoError(t, early.Close())
+		require.NoError(t, s.Close())
+	}
+}
+
+// tornDisk is a store's disk that has kept, and of torn, which nobody was told
+// is kept, a header with half a payload.
+func tornDisk(t *testing.T, kept, torn []byte) (*disktest.FS, disk.Root) {
+	t.Helper()
+	f, root := newFaultyDisk()
+	s := openSmall(root)
+	put(t, s, kept)
+	require.NoError(t, s.Sync())
+	put(t, s, torn)
+	require.NoError(t, s.writer.flush())
+	asked := 0
+	f = again(f.AfterPowerCut(func() bool { asked++; return asked <= 3 })) // the size, and the first pages
+	root = f.Root("/agent")
+	require.ErrorIs(t, openSmall(root).Check(digest(torn)), ErrDamaged)
+	return f, root
+}
+
+// Whatever fails while the next process takes over from one that a crash has
+// ended: what a later one acknowledges is there.
+func TestNoFaultHarmsWhoComesAfterACrash(t *testing.T) {
+	t.Parallel()
+	kept, torn := noise(1, 300), noise(2, 300)
+	for n := 1; ; n++ {
+		f, root := tornDisk(t, kept, torn)
+		first := segments(t, root)
+		f.FailAt(n, syscall.EIO)
+		y := newStory(root, newCodec())
+		y.acked[digest(kept)], y.contents[digest(kept)] = true, kept
+		s := y.open()
+		err := y.put(s, storyContent(1))
+		if err == nil {
+			err = y.put(s, torn)
+		}
+		if err == nil {
+			err = y.sync(s)
+		}
+		msg := fmt.Sprint("operation ", n)
+		if err != nil {
+			require.ErrorIs(t, err, syscall.EIO, msg)
+		}
+		fired := f.Fired()
+		y.check(t, f.AfterPowerCut(nil), msg+", then a power cut")
+		f = again(f)
+		requirePrefixes(t, root, first)
+		y.check(t, f, msg)
+		removeIndexes(t, f.Root("/agent"))
+		y.check(t, f, msg+", without indexes")
+		if !fired {
+			require.NoError(t, err)
+			require.Greater(t, n, 20)
+			return
+		}
 	}
 }
 

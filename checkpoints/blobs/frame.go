@@ -25,9 +25,6 @@ type encoding uint8
 const (
 	plain encoding = iota
 	zstandard
-	// void is a frame that a crash has torn, and that the next process has
-	// marked as nothing: its header lasts, its payload is garbage.
-	void
 )
 
 // header is what a frame says of itself.
@@ -57,12 +54,6 @@ func (h header) raw() int {
 
 // length is the whole frame's.
 func (h header) length() int64 { return frameHead + int64(h.stored) }
-
-// voidHeader is the header that takes the place of one with a payload of
-// stored bytes.
-func voidHeader(stored uint32) header {
-	return header{encoding: void, size: int64(stored), stored: stored}
-}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -99,7 +90,6 @@ func parseHeader(b []byte) (header, error) {
 	switch {
 	case h.encoding == plain && int64(h.stored) == int64(h.raw()):
 	case h.encoding == zstandard && int64(h.stored) < int64(h.raw()):
-	case h.encoding == void && h == voidHeader(h.stored) && h.stored <= partSize:
 	default:
 		return header{}, errFrame
 	}

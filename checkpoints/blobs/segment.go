@@ -165,19 +165,38 @@ type segment struct {
 	id       segmentID        // zero until a header was read, or when that is damaged
 	index    *index           // of the first index.covered bytes, or nil
 	tail     map[Digest]place // what walking found behind them; it goes before the index
+	sound    bool             // all of tail was verified, or written by this store
 	scanned  int64            // up to where; 0 until the header was read
 	complete bool             // it was sealed when it was read last: nothing new will be in it
 	newer    error            // why its frames are not ours to read
+
+	// What Store.hidden found when the segment was complete and this its index.
+	hidden   []span
+	size     int64
+	hiddenOf *index
+}
+
+// use makes x the index: what walking found in the part that x covers counts
+// no more, as it was not verified. The caller holds s.mu.
+func (s *segment) use(x *index) {
+	s.index = x
+	maps.DeleteFunc(s.tail, func(_ Digest, p place) bool { return int64(p.off) < x.covered })
+	s.scanned = max(s.scanned, x.covered)
+}
+
+// covered is how far the index goes. The caller holds s.mu.
+func (s *segment) covered() int64 {
+	if s.index == nil {
+		return segmentHead
+	}
+	return s.index.covered
 }
 
 // indexed is how far the segment's index goes.
 func (s *segment) indexed() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.index == nil {
-		return segmentHead
-	}
-	return s.index.covered
+	return s.covered()
 }
 
 // cutBack forgets what was behind size.

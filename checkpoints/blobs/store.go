@@ -134,7 +134,7 @@ func (s *Store) Has(d Digest) bool {
 // the content is kept once more.
 func (s *Store) has(d Digest) bool {
 	if own := s.own.Load(); own != nil {
-		if _, ok, _, err := s.find(own, d); err == nil && ok {
+		if _, ok, trusted, err := s.find(own, d); err == nil && ok && trusted {
 			return true
 		}
 	}
@@ -253,7 +253,7 @@ func (s *Store) Check(d Digest) error {
 }
 
 // read passes a content on part by part. Where it fails, what is known of the
-// directory may be old: it is read again, once.
+// directory may be old: it is read again, once. Then what is hidden is tried.
 func (s *Store) read(d Digest, limit int64, yield func(size int64, part []byte) error) error {
 	if s.memory != nil {
 		return wrap(d, s.memory.read(s.codec, d, limit, yield))
@@ -271,6 +271,9 @@ func (s *Store) read(d Digest, limit int64, yield func(size int64, part []byte) 
 	if err != nil && !began && !errors.Is(err, ErrTooLarge) {
 		if c, err = s.refresh(); err == nil {
 			err = s.readFrom(c, d, limit, once)
+			if err != nil && !began && !errors.Is(err, ErrTooLarge) {
+				err = s.readHidden(c, d, limit, once, err)
+			}
 		}
 	}
 	if errors.Is(err, ErrDamaged) {
@@ -305,17 +308,12 @@ func (s *Store) readFrom(c *catalog, d Digest, limit int64, yield func(size int6
 		switch {
 		case err == nil, errors.Is(err, ErrTooLarge), errors.As(err, &ours):
 			return err
-		case errors.Is(err, fs.ErrNotExist): // collected
-		case errors.Is(failed, ErrMissing), errors.Is(failed, ErrDamaged):
-			// What the disk says is more than damage, which is more than nothing.
-			failed = fmt.Errorf("%s: %w", seg.file(), err)
+		default:
+			failed = graver(failed, seg, err)
 		}
 	}
 	err := s.readBig(d, limit, yield)
 	if errors.Is(err, fs.ErrNotExist) {
-		if failed == ErrMissing && s.isDamaged(d) {
-			return fmt.Errorf("%w: a crash has torn it", ErrDamaged) // and we have made it void
-		}
 		return failed
 	}
 	return err

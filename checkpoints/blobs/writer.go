@@ -3,7 +3,6 @@ package blobs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -60,8 +59,8 @@ func (w *writer) breakWith(doing string, err error) error {
 	return w.broken
 }
 
-// append adds the frame of d to the own segment, unless that has d already and
-// in good order.
+// append adds the frame of d to the own segment, unless that, or the one that
+// the lane was taken with, has d already and in good order.
 func (s *Store) append(d Digest, frame []byte) error {
 	w := &s.writer
 	w.mu.Lock()
@@ -69,13 +68,15 @@ func (s *Store) append(d Digest, frame []byte) error {
 	if w.broken != nil {
 		return w.broken
 	}
+	newest := w.seg
 	if w.unlock == nil {
-		if err := s.takeLane(); err != nil {
+		var err error
+		if newest, err = s.takeLane(); err != nil {
 			return fmt.Errorf("opening the blob store for writing: %w", err)
 		}
 	}
-	if w.seg != nil && !s.isDamaged(d) {
-		if _, ok, _, err := s.find(w.seg, d); err == nil && ok {
+	if newest != nil && !s.isDamaged(d) {
+		if _, ok, trusted, err := s.find(newest, d); err == nil && ok && trusted {
 			return nil
 		}
 	}
@@ -243,7 +244,7 @@ func (s *Store) create() error {
 		s.root.Remove(seg.file())
 		return err
 	}
-	seg.scanned = segmentHead
+	seg.scanned, seg.sound = segmentHead, true
 	w.seg, w.file = seg, f
 	w.flushed, w.synced, w.unnamed = 0, 0, true
 	w.buf = appendSegmentHead(w.buf[:0], seg.id)
@@ -253,15 +254,16 @@ func (s *Store) create() error {
 }
 
 // takeLane takes the first lane that no other process has, and goes on with
-// its newest segment if there is room. The caller holds w.mu.
-func (s *Store) takeLane() (err error) {
+// its newest segment if there is room and all of it is whole. It returns that
+// segment, verified, or nil where there is none. The caller holds w.mu.
+func (s *Store) takeLane() (newest *segment, err error) {
 	w := &s.writer
 	if err := s.nameDir(); err != nil {
-		return err
+		return nil, err
 	}
 	lane, unlock, err := s.freeLane()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -271,20 +273,21 @@ func (s *Store) takeLane() (err error) {
 	// Only now does nobody else add to the lane.
 	c, err := s.refresh()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w.next = 1
 	for _, seg := range c.segments {
 		if seg.lane == lane { // the newest is the first
 			w.next = seg.seq + 1
 			if err := s.adopt(seg); err != nil {
-				return err
+				return nil, err
 			}
+			newest = seg
 			break
 		}
 	}
 	w.lane, w.unlock = lane, unlock
-	return nil
+	return newest, nil
 }
 
 func (s *Store) freeLane() (lane int, unlock func() error, err error) {
@@ -301,86 +304,59 @@ func (s *Store) freeLane() (lane int, unlock func() error, err error) {
 
 // adopt makes seg, which another process has left, the own segment. Of what is
 // behind its index nobody knows whether it was synced, or written whole: it is
-// verified, torn frames are made void, what is no frame is cut off, and the
-// rest is synced.
+// verified and synced. Where all of it is whole the lane goes on in it.
+// Otherwise a crash has torn something, or something that was acknowledged is
+// damaged, and nobody can tell which: the segment is left as it is, with an
+// index of what may be counted on, and the lane goes on in another.
 func (s *Store) adopt(seg *segment) error {
 	w := &s.writer
 	seg.mu.Lock()
 	defer seg.mu.Unlock()
-	if seg.id == (segmentID{}) || seg.newer != nil {
-		return nil // nothing that may be added to
+	if seg.newer != nil {
+		return nil // nothing of ours
 	}
 	f, err := s.root.OpenFile(seg.file(), os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
+	goOn := false
 	err = func() error {
 		info, err := f.Stat()
 		if err != nil {
 			return err
 		}
-		if err := s.voidDamaged(seg, f); err != nil {
-			return err
-		}
-		if info.Size() > seg.scanned {
-			if err := f.Truncate(seg.scanned); err != nil {
+		whole := false
+		if seg.id != (segmentID{}) {
+			if whole, err = s.verifyTail(seg, f, info.Size()); err != nil {
 				return err
+			}
+			seg.scanned = seg.covered()
+			for _, p := range seg.tail {
+				seg.scanned = max(seg.scanned, p.end())
 			}
 		}
 		if err := f.Sync(); err != nil {
 			return w.breakWith("syncing", err)
 		}
-		return s.root.SyncDir(dir)
+		if err := s.root.SyncDir(dir); err != nil {
+			return err
+		}
+		goOn = whole && seg.scanned < s.sizes.segment-int64(s.sizes.buffer) // else it is nearly full
+		if !goOn {
+			// A cache: who misses it verifies. It covers no more than the
+			// last frame that is whole, so that who takes the lane before
+			// there is another segment sees that something follows.
+			_ = s.writeIndex(seg, seg.scanned)
+		}
+		return nil
 	}()
-	if err != nil {
-		f.Close()
-		return err
-	}
-	if seg.scanned >= s.sizes.segment-int64(s.sizes.buffer) { // nearly full
-		_ = s.writeIndex(seg, seg.scanned)
-		return f.Close()
+	if err != nil || !goOn {
+		return errors.Join(err, f.Close())
 	}
 	w.seg, w.file = seg, f
 	w.flushed, w.synced = seg.scanned, seg.scanned
 	s.own.Store(seg)
 	return nil
-}
-
-// voidDamaged verifies the tail of seg and makes void what does not verify: a
-// header may have reached the disk without its payload. The caller holds seg.mu.
-func (s *Store) voidDamaged(seg *segment, f io.ReaderAt) error {
-	for d, p := range seg.tail {
-		err := s.codec.read(f, int64(p.off), p.end(), d, 0, func(int64, []byte) error { return nil })
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, ErrDamaged) {
-			return err
-		}
-		if err := s.voidFrame(seg, p); err != nil {
-			return err
-		}
-		delete(seg.tail, d)
-		s.noteDamage(d)
-	}
-	return nil
-}
-
-// voidFrame overwrites the header at p, through a handle that does not append.
-func (s *Store) voidFrame(seg *segment, p place) error {
-	f, err := s.root.OpenFile(seg.file(), os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	b := make([]byte, frameHead)
-	voidHeader(p.stored).put(b)
-	if _, err = f.Seek(int64(p.off), io.SeekStart); err == nil {
-		_, err = f.Write(b)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
 }
 
 // nameDir makes the store's directory, if it is not there, and its name

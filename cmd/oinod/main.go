@@ -1,17 +1,55 @@
 // Command oinod is rewind for any coding agent, spoken over newline-delimited
 // JSON-RPC 2.0 on stdio. See the README for what it does.
 //
-// This package is how the process starts and stops: arguments, environment,
-// settings, signals and exit codes. Nothing below it reads the environment.
+// # Commands
+//
+//	oinod serve                        serve one client on stdin and stdout
+//	oinod wrap [flags] -- AGENT ARGS…  run an ACP agent with rewind, for an editor
+//	  --track workspace|files          which changes are seen (workspace)
+//	  --conversation on|off            whether a rewind can move the agent's conversation too (on)
+//	  --log-file FILE                  where the log goes, instead of stderr
+//	oinod demo [--json]                play one whole story in a temporary directory
+//	oinod sessions                     list the sessions of a directory, newest activity first
+//	  --cwd DIR, --all                 of another directory (the current one); of all
+//	  --json                           as JSON
+//	oinod log SESSION                  show a conversation with its checkpoints
+//	  --all, --json                    also branches that a rewind has left; as JSON
+//	oinod check                        verify every session log and every kept content
+//	  --repair, --json                 cut unfinished tails, make the caches anew; as JSON
+//	oinod gc                           free the space of what no session needs any more
+//	  --older-than AGE                 first remove sessions without activity for so long (30d, 12h, 2w)
+//	  --dry-run                        only say what would be done
+//	oinod import oino DIR              import the checkpoints of an original Oino
+//	  --cwd DIR                        the working directory of the sessions (found from their paths)
+//	oinod version                      print the version
+//	oinod completion SHELL             print a script that completes commands: bash, zsh, fish, powershell
+//	oinod help [COMMAND]               say more about a command; so does --help
+//
+// Without a command it serves, where stdin is no terminal, and helps where it
+// is one. Every command takes
+//
+//	--agent-dir DIR                    where sessions and settings.json are kept (OINO_AGENT_DIR, else ~/.oino)
+//	--log-level LEVEL                  trace, debug, info, warn, error (OINO_LOG, else warn)
 //
 // # Exit codes
 //
-//	0  done; serve ends so at the end of its input and at SIGTERM, SIGINT, SIGHUP
-//	1  what was asked for failed
-//	2  it was not begun: bad arguments, settings or agent directory
+//	0    done; serve ends so at the end of its input and at SIGTERM, SIGINT, SIGHUP
+//	1    what was asked for failed; of check: something is lost; of sessions, log,
+//	     check and gc: there is no directory that --agent-dir names
+//	2    it was not begun: bad arguments or settings, or what should be the agent
+//	     directory is a file, lies below one, or cannot be looked at
+//	127  of wrap: the agent could not be started; else its exit code is the agent's
+//
+// An agent directory that cannot be written is a warning of serve and wrap, for
+// a client may want nothing kept; a request that needs it is then an error.
 //
 // stdout carries what was asked for (of serve: protocol messages) and nothing
 // else. What stops the process is one line on stderr that starts with "oinod:".
+//
+// # In this package
+//
+// How the process starts and stops: arguments, environment, settings, signals
+// and exit codes. Nothing below it reads the environment.
 package main
 
 import (

@@ -2,6 +2,7 @@
 // most editors were built with.
 import * as acp from "acp-sdk-1";
 import { finish, start, story } from "./story.mjs";
+import { wrapped } from "./wrapped.mjs";
 
 const heard = { updates: [], asked: [], answer: {} };
 const agent = start();
@@ -19,7 +20,8 @@ const connection = new acp.ClientSideConnection(
 );
 
 const bound = (method) => (params) => connection[method](params);
-await story(
+const play = process.env.OINO_STORY === "wrapped" ? wrapped : story;
+await play(
   {
     initialize: bound("initialize"),
     newSession: bound("newSession"),

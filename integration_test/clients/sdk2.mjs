@@ -1,6 +1,7 @@
 // The story by the official TypeScript SDK, 2.x: a client app with handlers.
 import * as acp from "@agentclientprotocol/sdk";
 import { finish, start, story } from "./story.mjs";
+import { wrapped } from "./wrapped.mjs";
 
 const heard = { updates: [], asked: [], answer: {} };
 const agent = start();
@@ -15,7 +16,8 @@ const connection = acp
   .connect(acp.ndJsonStream(agent.input, agent.output));
 
 const call = (method) => (params) => connection.agent.request(method, params);
-await story(
+const play = process.env.OINO_STORY === "wrapped" ? wrapped : story;
+await play(
   {
     initialize: call("initialize"),
     newSession: call("session/new"),

@@ -9,7 +9,8 @@ import { Readable, Writable } from "node:stream";
 // start spawns the agent and returns its streams, as an ACP library wants them,
 // and what waits for its end.
 export function start() {
-  const agent = spawn(process.env.OINO_UNDER_TEST, ["serve"], { stdio: ["pipe", "pipe", "inherit"] });
+  const args = JSON.parse(process.env.OINO_ARGUMENTS ?? '["serve"]');
+  const agent = spawn(process.env.OINO_UNDER_TEST, args, { stdio: ["pipe", "pipe", "inherit"] });
   const ended = new Promise((resolve) => agent.on("exit", (code, signal) => resolve({ code, signal })));
   return { input: Writable.toWeb(agent.stdin), output: Readable.toWeb(agent.stdout), ended, hangUp: () => agent.stdin.end() };
 }
