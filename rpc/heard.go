@@ -34,8 +34,8 @@ type heardCall struct {
 const (
 	// muchHeard is how much is held of a turn before it goes to the log, and
 	// maxHeard how much at most while that is being written.
-	muchHeard = 16 << 20
-	maxHeard  = 32 << 20
+	muchHeard = 8 << 20
+	maxHeard  = 16 << 20
 	// maxHeardField bounds what is kept of one field of a tool call.
 	maxHeardField = 64 << 10
 )
@@ -58,6 +58,9 @@ func (h *heard) chunk(content []byte) {
 	if string(kind) == `"text"` && len(text) > 1 && text[0] == '"' {
 		if !isPlain(text) {
 			text = mustEncode(unquote(text)) // whatever it was, it can be kept now
+		}
+		if cap(h.text)-len(h.text) < len(text) {
+			h.text = slices.Grow(h.text, max(len(text), cap(h.text))) // append alone would copy a long one more often
 		}
 		h.text = append(h.text, text[1:len(text)-1]...)
 		return

@@ -325,6 +325,9 @@ func (st *state) applyAfters(afters []afterState, guessed bool) error {
 		if a.State != nil {
 			iv.after = *a.State
 		}
+		if len(a.Shared) > 0 {
+			iv.shared = a.Shared
+		}
 	}
 	return nil
 }

@@ -281,7 +281,11 @@ func (s *Session) close(ctx context.Context, fix bool) error {
 	}
 	s.reg.mu.Lock()
 	delete(s.reg.opening, s.id)
+	alone := len(s.reg.open) < 2
 	s.reg.mu.Unlock()
+	if alone {
+		s.reg.neighbours.forget()
+	}
 	close(done)
 	return errors.Join(errs...)
 }

@@ -114,6 +114,8 @@ type afterState struct {
 	// Temp is the unique part of the temporary name that the write uses: what
 	// a crash leaves under it is removed.
 	Temp string `json:"temp,omitempty"`
+	// Shared are other sessions whose turn was open too when the path changed.
+	Shared []string `json:"shared,omitempty"`
 }
 
 // endRecord ends a turn, or (open) leaves it open while the session is closed.

@@ -96,7 +96,8 @@ type Registry struct {
 	places  map[string]place         // where logs were last seen, by session id
 	stopped bool
 
-	summaries summaries
+	summaries  summaries
+	neighbours neighbours
 }
 
 // OpenRegistry returns the sessions of an agent directory. It reads nothing yet.
@@ -243,7 +244,8 @@ func (r *Registry) Create(ctx context.Context, p CreateParams) (*Session, error)
 
 // session is a Session that is not open yet.
 func (r *Registry) session(h *headerRecord) *Session {
-	return &Session{id: h.ID, cwd: h.Cwd, tracking: h.Tracking, reg: r, op: make(chan struct{}, 1), state: newState()}
+	return &Session{id: h.ID, cwd: h.Cwd, tracking: h.Tracking, reg: r, op: make(chan struct{}, 1), state: newState(),
+		opened: map[int]int{}, openedSession: r.neighbours.now()}
 }
 
 // workspace opens the roots of a session. Those of a stored one may be gone:

@@ -118,6 +118,11 @@ type Session struct {
 	tracker *workspace.Workspace
 	first   firstLook
 
+	// When intervals were opened, and the session, for Registry.neighbours.
+	// Touched by whoever is inside begin.
+	opened        map[int]int
+	openedSession int
+
 	retired []*checkpoints.Workspace // closed with the session
 	// asleep: a root was not there when the session was opened. It can be read;
 	// before anything else, what the last writer left is finished.

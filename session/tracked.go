@@ -277,9 +277,9 @@ func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open
 		}
 	}
 	if !told {
-		afters, err := s.fixAfters(t, nil)
+		afters, rest, err := s.fixAfters(t, nil)
 		end.Afters = afters
-		return []any{end}, err
+		return append(rest, end), err
 	}
 	d := newDivision(changed)
 	before := &beforeRecord{Type: "before", Turn: t.entry.id}
@@ -303,10 +303,11 @@ func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open
 			end.Drop = append(end.Drop, iv.n)
 		}
 	}
-	if end.Afters, err = s.fixAfters(t, skip); err != nil {
+	afters, records, err := s.fixAfters(t, skip)
+	if err != nil {
 		return nil, err
 	}
-	var records []any
+	end.Afters = afters
 	if len(before.Intervals) > 0 {
 		records = append(records, before)
 		if e := s.eviction(t); e != nil {
@@ -454,18 +455,20 @@ func (s *Session) seenBefore(t *turn, paths []string, seen map[string]checkpoint
 // claimed runs act, which changes files, and claims what it did, so that no
 // other session's turn takes it for its own.
 func (s *Session) claimed(act func() ([]workspace.Claim, error)) error {
-	if s.tracker == nil {
-		_, err := act()
-		return err
-	}
 	var failed error
-	err := s.tracker.Claim(context.Background(), func() ([]workspace.Claim, error) {
+	claiming := func() ([]workspace.Claim, error) {
 		claims, err := act()
 		if failed = err; err != nil {
 			claims = nil
 		}
+		s.noteClaims(claims)
 		return claims, nil
-	})
+	}
+	if s.tracker == nil {
+		_, err := claiming()
+		return errors.Join(failed, err)
+	}
+	err := s.tracker.Claim(context.Background(), claiming)
 	if failed != nil {
 		return failed
 	}
@@ -477,12 +480,9 @@ func (s *Session) claimed(act func() ([]workspace.Claim, error)) error {
 
 // act carries an intent out, and claims what it did.
 func (s *Session) act(ctx context.Context, in checkpoints.Intent, recovering bool) checkpoints.Outcome {
-	if s.tracker == nil {
-		return s.ws.Act(ctx, in, recovering)
-	}
 	var o checkpoints.Outcome
 	ran := false
-	err := s.tracker.Claim(ctx, func() ([]workspace.Claim, error) {
+	claiming := func() ([]workspace.Claim, error) {
 		ran = true
 		o = s.ws.Act(ctx, in, recovering)
 		done := setOf(o.Done)
@@ -492,13 +492,17 @@ func (s *Session) act(ctx context.Context, in checkpoints.Intent, recovering boo
 				claims = append(claims, workspace.Claim{Path: step.Path, Before: step.From, After: step.To})
 			}
 		}
+		s.noteClaims(claims)
 		return claims, nil
-	})
-	if !ran {
-		// Others may take the changes for their own; that is better than none.
-		o = s.ws.Act(ctx, in, recovering)
 	}
-	_ = err // a claim that could not be written makes another session see a shared change
+	if s.tracker != nil {
+		// A claim that cannot be written makes others see a change of nobody's:
+		// they may keep what they need not. That is better than no rewind.
+		_ = s.tracker.Claim(ctx, claiming)
+	}
+	if !ran {
+		_, _ = claiming()
+	}
 	return o
 }
 

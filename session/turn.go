@@ -256,6 +256,7 @@ func (g *staging) open(path string) (checkpoints.Captured, error) {
 	delete(g.captured, path)
 	g.before = append(g.before, intervalRecord{N: g.next, Path: path, Before: c.State, Parents: c.Parents, Error: c.Err})
 	g.newest[path] = &interval{n: g.next, turn: g.turn, path: path, before: c.State, err: c.Err}
+	g.s.opened[g.next] = g.s.reg.neighbours.now()
 	g.next++
 	return c, nil
 }
@@ -581,35 +582,44 @@ func (s *Session) ending(ctx context.Context, t *turn, why string, open bool) ([
 		}
 		return s.seal(ctx, t, seen, why, open)
 	}
-	afters, err := s.fixAfters(t, nil)
+	afters, rest, err := s.fixAfters(t, nil)
 	if err != nil {
 		return nil, err
 	}
-	return []any{&endRecord{Type: "end", Turn: t.entry.id, Why: why, Afters: afters, Open: open}}, nil
+	return append(rest, &endRecord{Type: "end", Turn: t.entry.id, Why: why, Afters: afters, Open: open}), nil
 }
 
 // fixAfters looks at what the turn's paths are now, where that is not known,
-// and keeps their contents, synced. Those in skip are passed over.
-func (s *Session) fixAfters(t *turn, skip map[int]bool) ([]afterState, error) {
+// and keeps their contents, synced. Those in skip are passed over. rest holds
+// the intervals that others' changes in between make necessary.
+func (s *Session) fixAfters(t *turn, skip map[int]bool) (afters []afterState, rest []any, err error) {
+	var ivs []*interval
 	var paths []string
-	var afters []afterState
 	for _, iv := range t.openIntervals() {
 		if !iv.written && !skip[iv.n] {
-			paths = append(paths, iv.path)
-			afters = append(afters, afterState{N: iv.n})
+			ivs, paths = append(ivs, iv), append(paths, iv.path)
 		}
 	}
-	if len(afters) == 0 {
-		return nil, nil
+	if len(ivs) == 0 {
+		return nil, nil, nil
 	}
 	all, err := s.ws.CaptureAll(paths)
 	if err != nil {
-		return nil, storageError("the contents of what the turn left could not be kept", err)
+		return nil, nil, storageError("the contents of what the turn left could not be kept", err)
 	}
-	for i := range afters {
-		afters[i].State = &all[i].State
+	more := &beforeRecord{Type: "before", Turn: t.entry.id}
+	for i, iv := range ivs {
+		a, part := s.divide(iv, all[i].State)
+		afters = append(afters, a)
+		if part != nil {
+			more.Intervals = append(more.Intervals, *part)
+		}
 	}
-	return afters, s.syncBlobs()
+	if len(more.Intervals) > 0 {
+		rest = []any{more}
+		number(rest, s.state.nextInterval())
+	}
+	return afters, rest, s.syncBlobs()
 }
 
 // result is what the turn did, from its intervals in play.

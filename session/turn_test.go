@@ -332,3 +332,56 @@ func TestAMergeThatKeepsALinkLeavesNothing(t *testing.T) {
 	b.rewind(s, RewindParams{EntryID: e, OnConflict: checkpoints.Merge})
 	require.Equal(t, map[string]string{"d": "link elsewhere"}, b.tree())
 }
+
+// Another session's write, and its rewind, are not what a turn did that only
+// recorded the path; what two turns waited for is neither's alone.
+func TestARecordedPathThatAnotherSessionChanges(t *testing.T) {
+	b := newBox(t)
+	b.put("y", "v0")
+	b.put("z", "v0")
+	s1, s2 := b.create(false), b.create(false)
+	e1 := b.prompt(s1, "one")
+	e2 := b.prompt(s2, "two")
+	b.record(s1, "y")
+	b.write(s2, "y", "s2 work")
+	b.record(s1, "z")
+	b.record(s2, "z")
+	b.put("z", "by whom?")
+	require.Equal(t, []PathChange{{b.path("z"), checkpoints.Modified}}, b.end(s1).Changed)
+	r := b.rewind(s1, RewindParams{EntryID: e1})
+	require.Empty(t, r.Restored)
+	require.Len(t, r.Failed, 1)
+	b.has("y", "s2 work")
+	b.end(s2)
+	r = b.rewind(s2, RewindParams{EntryID: e2})
+	require.Equal(t, []string{b.path("y")}, r.Restored)
+	require.Len(t, r.Failed, 1)
+	b.has("z", "by whom?")
+
+	e1 = b.prompt(s1, "three")
+	b.write(s1, "q", "s1")
+	b.end(s1)
+	b.prompt(s2, "four")
+	b.record(s2, "q")
+	b.rewind(s1, RewindParams{EntryID: e1})
+	b.lacks("q")
+	require.Empty(t, b.end(s2).Changed)
+}
+
+// What a turn does to a recorded path after another session is its own again,
+// with the other's part between.
+func TestAPartOnEitherSideOfAnothers(t *testing.T) {
+	b := newBox(t)
+	b.put("y", "v0")
+	s1, s2 := b.create(false), b.create(false)
+	e1 := b.prompt(s1, "one")
+	b.prompt(s2, "two")
+	b.record(s1, "y")
+	b.put("y", "s1")
+	b.write(s2, "y", "s2")
+	b.put("y", "s1 again")
+	b.end(s1)
+	r := b.rewind(s1, RewindParams{EntryID: e1})
+	require.Len(t, r.Failed, 1, "a seam")
+	b.has("y", "s1 again")
+}

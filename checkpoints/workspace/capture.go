@@ -275,7 +275,7 @@ func (t *tree) commit(c captureLine, now *rules, records []record) error {
 func (t *tree) walker(ctx context.Context, root rootDir, session string) *walker {
 	w := &walker{
 		ctx: ctx, tree: t, root: root, limits: t.store.limits, start: t.store.now().UnixNano(),
-		above: lookAbove(t.root), first: t.last() == nil,
+		above: lookAbove(t.root), first: t.last() == nil, idle: len(t.turnsBefore(len(t.captures))) == 0,
 	}
 	if last := t.last(); last != nil {
 		w.prev, w.since = t.rules[last.Rules], (last.At-slowestTick)*1e6

@@ -168,10 +168,11 @@ func tooLarge(st stat) checkpoints.State {
 // digests reports whether a file too large to keep is read for its digest all
 // the same: where what it was before can be had back, only that tells later
 // whether it still is what a turn left. One that was there before anybody
-// looked costs nothing, however often it changes.
+// looked, or that came while no turn was open, costs nothing, however often it
+// changes.
 func (k *readWorker) digests(e *entry, st stat) bool {
 	if e == nil {
-		return !k.first && st.ctime >= k.since
+		return !k.first && !k.idle && st.ctime >= k.since
 	}
 	return e.state.Kind != checkpoints.Uncovered || e.state.Digest != (blobs.Digest{})
 }

@@ -23,6 +23,7 @@ type walker struct {
 	limits Limits
 	start  int64    // when it began, in nanoseconds
 	first  bool     // there was no capture before
+	idle   bool     // no turn is open, so that what is new is nobody's
 	since  int64    // when the last one was, in nanoseconds
 	above  above    // the root
 	held   []*rules // followed besides those that are found

@@ -1,0 +1,142 @@
+package session
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/workspace"
+)
+
+// neighbours is what sessions of this process do to paths, so that a turn
+// that only records a path does not take another session's work for its own.
+// A tracked session learns the same, and of other processes too, from the
+// captures of its workspace.
+type neighbours struct {
+	mu     sync.Mutex
+	seq    int
+	events map[string][]event // by path; kept while more than one session is open
+}
+
+// event is a change that a session claimed, or (shared) one that nobody
+// claimed and two turns were waiting for.
+type event struct {
+	seq           int
+	session       string
+	before, after checkpoints.State
+	shared        bool
+}
+
+// now is a moment to ask since.
+func (n *neighbours) now() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seq
+}
+
+func (n *neighbours) add(path string, e event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seq++
+	e.seq = n.seq
+	if n.events == nil {
+		n.events = map[string][]event{}
+	}
+	n.events[path] = append(n.events[path], e)
+}
+
+// since are the events of a path after a moment that are not the session's own.
+func (n *neighbours) since(seq int, path, session string) []event {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []event
+	for _, e := range n.events[path] {
+		if e.seq > seq && e.session != session {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// forget drops everything: no session is left that could ask.
+func (n *neighbours) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = nil
+}
+
+// noteClaims tells the other sessions of this process what s changed.
+func (s *Session) noteClaims(claims []workspace.Claim) {
+	if len(s.reg.others(s)) == 0 {
+		return
+	}
+	for _, c := range claims {
+		s.reg.neighbours.add(c.Path, event{session: s.id, before: c.Before, after: c.After})
+	}
+}
+
+// others are the sessions that are open here besides s.
+func (r *Registry) others(s *Session) []*Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*Session
+	for _, o := range r.open {
+		if o != s {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// awaits reports whether the session's open turn has recorded the path and
+// does not know yet what it will leave.
+func (s *Session) awaits(path string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	t := s.state.open
+	return t != nil && slices.ContainsFunc(t.intervals, func(iv *interval) bool {
+		return iv.path == path && !iv.out && iv.after.Kind == checkpoints.Unknown
+	})
+}
+
+// divide takes other sessions' part out of what is at a recorded path at the
+// turn's end. What they claimed is theirs: the turn's part ends before it, and
+// begins again after it (a second interval, with a seam). What nobody claimed
+// and another turn waits for too is shared.
+func (s *Session) divide(iv *interval, now checkpoints.State) (afterState, *intervalRecord) {
+	a := afterState{N: iv.n, State: &now}
+	var rest *intervalRecord
+	left := iv.before // by the newest claim
+	for _, e := range s.reg.neighbours.since(s.openedAt(iv.n), iv.path, s.id) {
+		if e.shared {
+			a.Shared = append(a.Shared, e.session)
+			continue
+		}
+		if rest == nil {
+			before := e.before
+			a.State, rest = &before, &intervalRecord{Path: iv.path, After: &now}
+		}
+		rest.Before, left = e.after, e.after
+	}
+	if now.Same(left) {
+		return a, nil
+	}
+	for _, o := range s.reg.others(s) {
+		if o.awaits(iv.path) {
+			a.Shared = append(a.Shared, o.id)
+			s.reg.neighbours.add(iv.path, event{session: s.id, shared: true})
+		}
+	}
+	if rest != nil {
+		rest.Shared, a.Shared = a.Shared, nil
+	}
+	return a, rest
+}
+
+// openedAt is when an interval was opened, or the session.
+func (s *Session) openedAt(n int) int {
+	if at, ok := s.opened[n]; ok {
+		return at
+	}
+	return s.openedSession
+}
