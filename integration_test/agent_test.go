@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,7 +77,6 @@ type fake struct {
 	sessions      map[string]*fakeSession
 	answers       map[string]chan json.RawMessage
 	lastID, lastS int
-	working       sync.WaitGroup
 }
 
 type fakeSession struct {
@@ -214,7 +214,16 @@ func (f *fake) take(line []byte) {
 	case "session/set_mode":
 		s.Mode = m.Params.ModeID
 		f.answer(m.ID, `{}`)
-	case "session/close", "session/delete", "session/list", "authenticate":
+	case "session/list":
+		var all []string
+		f.mu.Lock()
+		for id, s := range f.sessions {
+			all = append(all, fmt.Sprintf(`{"sessionId":%q, "cwd":%q}`, id, s.Cwd))
+		}
+		f.mu.Unlock()
+		slices.Sort(all)
+		f.answer(m.ID, `{"sessions":[`+strings.Join(all, ", ")+`],"nextCursor":null}`)
+	case "session/close", "session/delete", "authenticate":
 		f.answer(m.ID, `{}`)
 	case "session/cancel":
 		if s != nil {

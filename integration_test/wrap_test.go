@@ -334,6 +334,7 @@ func TestP5_what_is_unknown_passes(t *testing.T) {
 	b := newBox(t)
 	record := filepath.Join(b.out, "read")
 	p, s := b.wrapped("record="+record, "--track=files")
+	require.Empty(t, p.entries(s)) // nothing of the session is held any more: its messages are in no other order than the rest
 	long := strings.Repeat("so it is ", 20<<20/9)
 	lines := []string{
 		`{ "jsonrpc":"2.0","method":"_vendor/news","params":{"a":[1, 2.50,"\u00e9<&>"]},"extra":{"b":null} }`,
@@ -351,7 +352,7 @@ func TestP5_what_is_unknown_passes(t *testing.T) {
 	require.Equal(t, long, field[string](t, echoed, "text"))
 	read, err := os.ReadFile(record)
 	require.NoError(t, err)
-	require.Contains(t, string(read), "\n"+strings.Join(lines, "\n")+"\n")
+	require.True(t, bytes.Contains(read, []byte("\n"+strings.Join(lines, "\n")+"\n")))
 	require.Zero(t, p.exit())
 }
 
@@ -459,6 +460,12 @@ func TestP8_the_model_knows_what_was_kept(t *testing.T) {
 			require.Contains(t, told, b.path("b.txt"), "it is said what was put back")
 			require.True(t, strings.HasSuffix(told, map[bool]string{false: "careful", true: "default"}[restart]), told)
 
+			// It is one conversation, by the name that the client knows.
+			listed := p.call("session/list", map[string]any{})
+			sessions := field[[]any](t, listed, "sessions")
+			require.Len(t, sessions, 1, string(listed))
+			require.Equal(t, s, sessions[0].(map[string]any)["sessionId"])
+
 			// Nothing is told twice, and what follows goes to the same conversation.
 			from = p.heardSoFar()
 			p.turn(s, "say MORE", "told")
@@ -551,6 +558,31 @@ func TestWrapForks(t *testing.T) {
 	p.call("session/delete", map[string]any{"sessionId": own})
 	require.Equal(t, "session_not_found", p.refused("_oino/checkpoints", map[string]any{"sessionId": own}).kind())
 	require.Zero(t, p.exit())
+}
+
+// A session that another process has is left alone, and the user knows.
+func TestWrapOfASessionThatIsOpenElsewhere(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	store := t.TempDir()
+	first, s := b.wrapped("--track=files", "store="+store)
+	first.turn(s, "named c edit a.txt", "write a.txt one", "done c")
+
+	second := b.wrap("--track=files", "store="+store)
+	second.initialize(nil)
+	second.call("session/load", map[string]any{"sessionId": s, "cwd": b.work, "mcpServers": []any{}})
+	require.Contains(t, second.said(0), "open in another process")
+	from := second.heardSoFar()
+	second.turn(s, "say it works all the same")
+	require.Equal(t, "it works all the same", second.said(from))
+	require.Zero(t, second.exit())
+
+	require.Len(t, first.entries(s), 1)
+	require.Zero(t, first.exit())
+	third := b.wrap("--track=files", "store="+store)
+	third.initialize(nil)
+	third.call("session/load", map[string]any{"sessionId": s, "cwd": b.work, "mcpServers": []any{}})
+	require.Len(t, third.entries(s), 1)
 }
 
 func TestWrapWithoutConversation(t *testing.T) {

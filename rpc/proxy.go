@@ -98,7 +98,6 @@ type request struct {
 	method  string
 	session *wrapped                   // nil: of none, or of one we know nothing of
 	params  map[string]json.RawMessage // of one that makes or opens a session
-	size    int
 }
 
 func newProxy(base context.Context, c WrapConfig, a *agent) *proxy {

@@ -399,6 +399,9 @@ func (p *proxy) open(ctx context.Context, t *task) (any, error) {
 	if err != nil {
 		w.tell("there are no checkpoints of this session", err)
 	}
+	w.mu.Lock()
+	w.elsewhere = err != nil
+	w.mu.Unlock()
 	if kept != nil && p.config.Conversation {
 		if now, ok := kept.Wrapped(""); ok && now.ID == w.id && (now.Current != "" || now.Knows != kept.LeafID()) {
 			return p.reopen(ctx, t, w, kept, now)
@@ -426,7 +429,11 @@ func (p *proxy) findKept(ctx context.Context, w *wrapped, params protocol.OpenPa
 // opened takes the agent's answer to session/load or session/resume.
 func (p *proxy) opened(w *wrapped, r *request, good bool) {
 	ours := w.oursID()
+	w.mu.Lock()
+	elsewhere := w.elsewhere
+	w.mu.Unlock()
 	switch {
+	case elsewhere:
 	case good && ours == "":
 		p.tasks.put(w.id, func(ctx context.Context) { p.keep(ctx, w) })
 	case !good && ours != "":

@@ -216,3 +216,60 @@ func TestHints(t *testing.T) {
 		require.Equal(t, c.want, hintsOf(call, "/w"), c.name)
 	}
 }
+
+// A day's traffic leaves nothing behind. (What it leaves running, goleak sees.)
+func TestADayOfTraffic(t *testing.T) {
+	b := newBetween(t)
+	cwd := t.TempDir()
+	b.clientSays(fmt.Appendf(nil, `{"id":0,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`, cwd))
+	b.agentSays([]byte(`{"id":0,"result":{"sessionId":"s"}}`))
+	b.settle()
+	turns, updates := 20, 5000
+	if testing.Short() {
+		turns = 2
+	}
+	chunk := []byte(`{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"so it is "}}}}`)
+	for n := range turns {
+		b.clientSays(fmt.Appendf(nil, `{"id":%d,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go on"}]}}`, n+1))
+		b.tasks.work.Wait()
+		for i := range updates {
+			b.agentSays(chunk)
+			if i%50 == 0 {
+				b.agentSays(fmt.Appendf(nil, `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c%d","status":"completed"}}}`, i))
+				b.clientSays(fmt.Appendf(nil, `{"id":"x%d","method":"session/set_mode","params":{"sessionId":"s","modeId":"m%d"}}`, i, i))
+				b.agentSays(fmt.Appendf(nil, `{"id":"x%d","result":{}}`, i))
+			}
+		}
+		b.agentSays(fmt.Appendf(nil, `{"id":%d,"result":{"stopReason":"end_turn"}}`, n+1))
+		b.settle()
+		told(b.agent)
+		require.Equal(t, updates, strings.Count(told(b.client), "agent_message_chunk"))
+		w := b.wrapped("s")
+		require.Empty(t, w.running)
+		require.Zero(t, w.heard.size)
+		require.Empty(t, w.heard.calls)
+		require.Len(t, w.settings, 1)
+		b.update(func(st *proxyState) { require.Empty(t, st.pending) })
+		require.Zero(t, b.held.bytes)
+	}
+	kept, err := b.session(t.Context(), "s")
+	require.NoError(t, err)
+	branch, err := kept.Branch("")
+	require.NoError(t, err)
+	calls := updates / 50
+	require.Equal(t, turns*(1+calls+calls+1), len(branch), "the message, the calls, and what was said before, between and after")
+}
+
+func TestAgentName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ args, want string }{
+		{"gemini --acp", "gemini"},
+		{"/usr/bin/opencode acp", "opencode"},
+		{"node --trace-warnings /x/dist/agent.js --flag", "agent"},
+		{"npx -y @zed-industries/codex-acp@0.16.0", "codex-acp"},
+		{"env A=b -i agent.sh", "agent"},
+		{"python3", "python3"},
+	} {
+		require.Equal(t, c.want, agentName(strings.Fields(c.args)), c.args)
+	}
+}

@@ -20,20 +20,21 @@ type wrapped struct {
 	id    string // what the client calls it, for good
 	lane  lane
 
-	mu       sync.Mutex
-	agentsID string // what the agent calls it
-	ours     string // our session, "": none
-	setup    map[string]json.RawMessage
-	settings []setting
-	commands json.RawMessage // the agent's own, an array
-	taken    map[string]bool // their names
-	running  []*turnRequest  // prompts that the agent works on
-	heard    heard
-	hinted   map[string]bool // paths of this turn that were looked at
-	spoke    time.Time       // the agent, last
-	muted    bool            // what the agent says of it is a replay that we asked for
-	told     bool            // the user knows that something is not kept
-	writing  bool            // what was heard is on its way to the log
+	mu        sync.Mutex
+	agentsID  string // what the agent calls it
+	ours      string // our session, "": none
+	setup     map[string]json.RawMessage
+	settings  []setting
+	commands  json.RawMessage // the agent's own, an array
+	taken     map[string]bool // their names
+	running   []*turnRequest  // prompts that the agent works on
+	heard     heard
+	hinted    map[string]bool // paths of this turn that were looked at
+	spoke     time.Time       // the agent, last
+	muted     bool            // what the agent says of it is a replay that we asked for
+	told      bool            // the user knows that something is not kept
+	elsewhere bool            // it is kept, and cannot be now: in another process, say
+	writing   bool            // what was heard is on its way to the log
 
 	log sync.Mutex // held while something is on its way to the log; taken before mu
 }
@@ -255,12 +256,58 @@ func (p *proxy) answer(r *request, e envelope) {
 			return
 		}
 	}
+	if r.method == protocol.SessionList && good && p.config.Conversation {
+		line := bytes.Clone(e.line)
+		p.tasks.put("", func(ctx context.Context) {
+			p.toClientLine(p.listed(ctx, line))
+			p.clientOut.flush()
+		})
+		return
+	}
 	if w := r.session; w != nil && (followed[r.method] || !w.lane.isIdle()) {
 		line := bytes.Clone(e.line)
 		w.lane.post(len(line), func() { p.endWith(r, line, good) })
 		return
 	}
 	p.toClientLine(e.line)
+}
+
+// listed is the agent's list of sessions with those of which the client knows
+// another name. Of a conversation that went on in a new session of the agent's,
+// the old one is left out.
+func (p *proxy) listed(ctx context.Context, line []byte) []byte {
+	names, err := p.config.Registry.Renamed(ctx, p.agentName())
+	if err != nil {
+		p.log.Warn().Err(err).Msg("the agent's list of sessions is shown as it is")
+	}
+	e := openLine(line)
+	list := within(line, e.result, "sessions")
+	if len(names) == 0 || !isArray(line, list) {
+		return line
+	}
+	all := elements(list.of(line))
+	idOf := func(s json.RawMessage) string { return unquote(within(s, span{0, len(s)}, "sessionId").of(s)) }
+	goesOn := map[string]bool{}
+	for _, s := range all {
+		if name := names[idOf(s)]; name != "" {
+			goesOn[name] = true
+		}
+	}
+	if len(goesOn) == 0 {
+		return line
+	}
+	var shown [][]byte
+	for _, s := range all {
+		id := idOf(s)
+		switch {
+		case goesOn[id]:
+		case names[id] != "":
+			shown = append(shown, withMember(s, span{0, len(s)}, "sessionId", mustEncode(names[id])))
+		default:
+			shown = append(shown, s)
+		}
+	}
+	return exchanged(line, list, slices.Concat([]byte("["), bytes.Join(shown, []byte(",")), []byte("]")))
 }
 
 // followed are the methods whose answer means work for us.
@@ -344,6 +391,7 @@ func (p *proxy) keep(ctx context.Context, w *wrapped) {
 	for _, t := range tracking {
 		s, err = p.config.Registry.Create(ctx, session.CreateParams{
 			Cwd: w.cwd(), AdditionalDirectories: w.directories(), Tracking: session.Tracking(t), Agent: p.agentName(),
+			InMemory: meta.Of().Persist != nil && !*meta.Of().Persist,
 		})
 		if e, ok := errors.AsType[*session.Error](err); !ok || e.Kind != session.TrackingUnavailable {
 			break

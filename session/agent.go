@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/oino-dev/oinod/checkpoints"
@@ -52,6 +53,21 @@ func (st *state) agentIDs() []string {
 		ids = append(ids, w.ID)
 	}
 	return ids
+}
+
+// renamed are the ids that the agent now has for sessions which clients know
+// by another: those to these.
+func (st *state) renamed() map[string]string {
+	var all map[string]string
+	for _, w := range st.wrapped[max(0, len(st.wrapped)-maxAgentIDs):] {
+		if w.Current != "" {
+			if all == nil {
+				all = map[string]string{}
+			}
+			all[w.Current] = w.ID
+		}
+	}
+	return all
 }
 
 // SetWrapped says what the session is called from now on. Of w, Knows is
@@ -108,6 +124,19 @@ func (s *Session) PutBack() []string {
 	}
 	slices.Sort(paths)
 	return slices.Compact(paths)
+}
+
+// Renamed are the ids that the agent now has for sessions which clients know
+// by another: those to these.
+func (r *Registry) Renamed(ctx context.Context, agent string) (map[string]string, error) {
+	all := map[string]string{}
+	err := r.EachInfo(ctx, "", func(i Info) error {
+		if i.Agent == agent {
+			maps.Copy(all, i.AgentRenamed)
+		}
+		return nil
+	})
+	return all, err
 }
 
 // FindWrapped finds the session in cwd ("": in any) that clients of the agent

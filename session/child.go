@@ -201,7 +201,7 @@ func (s *Session) copyIntervals(st *state, entryIDs []string, evicted string) ([
 			}
 			n++
 			b.Intervals = append(b.Intervals, intervalRecord{
-				N: n, Path: iv.path, Before: iv.before, Parents: iv.parents, Error: iv.err, After: &after, Seam: iv.seam, Shared: iv.shared,
+				N: n, Path: iv.path, Before: iv.before, Parents: iv.parents, Error: iv.err, After: &after, Seam: iv.seam, Shared: iv.shared, Along: iv.along,
 			})
 		}
 		if len(b.Intervals) > 0 {

@@ -49,6 +49,11 @@ func (st *state) with(records []any) (*state, error) {
 	}
 	for _, t := range c.turns {
 		t.intervals = copied(t.intervals)
+		newest := make(map[string]*interval, len(t.newest))
+		for path, iv := range t.newest {
+			newest[path] = ivs[iv]
+		}
+		t.newest = newest
 	}
 	for _, r := range records {
 		if err := c.apply(r, journal.Pos{}); err != nil {

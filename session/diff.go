@@ -43,6 +43,9 @@ func diffOf(ctx context.Context, ws *checkpoints.Workspace, touched []*touch, p 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		if t.quiet {
+			continue
+		}
 		if d := ws.Diff(t.Path, t.Target, ws.Look(t.Path).State, p.Context); d.Change != "" {
 			files = append(files, d)
 		}

@@ -2,8 +2,8 @@ package session
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/journal"
@@ -71,7 +71,8 @@ type node struct {
 // turn is what followed a user entry.
 type turn struct {
 	entry     *node
-	intervals []*interval // in order
+	intervals []*interval          // in order
+	newest    map[string]*interval // by path, in play or not
 	ended     bool
 	why       string // it ended: endRecord.Why
 	// Of a tracked session: the capture from which on its changes are told, and
@@ -97,6 +98,7 @@ type interval struct {
 	temp    string            // of the last write, while the turn is open: see afterState.Temp
 	guessed bool              // after was fixed only by the rewind that ended the turn
 	seam    bool              // the baseline: somebody else changed the path inside it
+	along   bool              // a directory that came or went only with something in it
 	parents []checkpoints.Parent
 	err     string
 	out     bool // taken out of play by a rewind
@@ -245,13 +247,17 @@ func (st *state) applyBefore(r *beforeRecord) error {
 		}
 		iv := &interval{
 			n: ir.N, turn: t, order: t.entry.order, path: ir.Path,
-			before: ir.Before, parents: ir.Parents, err: ir.Error, seam: ir.Seam,
+			before: ir.Before, parents: ir.Parents, err: ir.Error, seam: ir.Seam, along: ir.Along,
 		}
 		if ir.After != nil {
 			iv.after = *ir.After
 		}
 		iv.shared = ir.Shared
 		t.intervals = append(t.intervals, iv)
+		if t.newest == nil {
+			t.newest = map[string]*interval{}
+		}
+		t.newest[iv.path] = iv
 		st.addInterval(iv)
 	}
 	return nil
@@ -299,7 +305,7 @@ func (st *state) applyOutside(r *outsideRecord) error {
 		}
 		st.addInterval(&interval{
 			n: ir.N, order: order, outside: true, session: ir.SessionID, path: ir.Path,
-			before: ir.Before, after: *ir.After, parents: ir.Parents, err: ir.Error,
+			before: ir.Before, after: *ir.After, parents: ir.Parents, err: ir.Error, along: ir.Along,
 		})
 	}
 	return nil
@@ -461,6 +467,14 @@ func (st *state) applyUndone(rw *rewind, r *rewoundRecord) error {
 			rw.steps[s.Path] = s
 		}
 	}
+	for _, ir := range rw.Merged {
+		if ir.N != len(st.intervals)+1 || ir.After == nil {
+			return fmt.Errorf("merged interval %d where %d was due", ir.N, len(st.intervals)+1)
+		}
+		st.addInterval(&interval{
+			n: ir.N, order: len(st.order) - 1, outside: true, path: ir.Path, before: ir.Before, after: *ir.After, out: !done[ir.Path],
+		})
+	}
 	from := st.targetOrder(rw.Target)
 	for _, n := range st.branch(rw.leafFrom) {
 		if n.role != User || n.order < from || n.dropped || st.holds(n) || rw.Some && !lost[n] {
@@ -494,6 +508,15 @@ func (st *state) applyRedone(rw *rewind, r *rewoundRecord) error {
 		}
 		delete(old.undo, path)
 		delete(old.steps, path)
+		for _, ir := range old.Merged {
+			if ir.Path == path {
+				iv, err := st.interval(ir.N)
+				if err != nil {
+					return err
+				}
+				iv.out = true
+			}
+		}
 	}
 	old.dropped = slices.DeleteFunc(old.dropped, func(n *node) bool {
 		if len(old.undo) == 0 || st.holds(n) || !st.held(n, old) {
@@ -536,8 +559,20 @@ func (st *state) applyEvict(r *evictRecord) error {
 	if through == nil {
 		return fmt.Errorf("eviction through entry %s, which is not there", r.Through)
 	}
+	was := st.evicted
 	st.evicted = max(st.evicted, through.order+1)
-	for path, ivs := range st.paths {
+	leaving := map[string]bool{} // paths of the turns that leave
+	for _, n := range st.order[was:st.evicted] {
+		if t := st.turns[n.id]; t != nil {
+			for _, iv := range t.intervals {
+				leaving[iv.path] = true
+			}
+			t.intervals, t.newest = nil, nil
+		}
+	}
+	emptied := false
+	for path := range leaving {
+		ivs := st.paths[path]
 		var base *interval
 		kept := ivs[:0:0]
 		for _, iv := range ivs {
@@ -550,10 +585,11 @@ func (st *state) applyEvict(r *evictRecord) error {
 				// What lies between two of ours shows as a seam.
 			case base == nil:
 				b := *iv
-				b.turn = nil
+				b.turn, b.seam = nil, b.seam || len(b.shared) > 0
 				base = &b
 			default:
-				base.seam = base.seam || iv.seam || breaks(base.after, iv.before)
+				base.seam = base.seam || iv.seam || len(iv.shared) > 0 || breaks(base.after, iv.before)
+				base.along = base.along && iv.along
 				base.after, base.written, base.guessed = iv.after, iv.written, iv.guessed
 			}
 		}
@@ -562,16 +598,14 @@ func (st *state) applyEvict(r *evictRecord) error {
 			kept = append([]*interval{base}, kept...)
 		}
 		if len(kept) == 0 {
+			emptied = true
 			delete(st.paths, path)
 		} else {
 			st.paths[path] = kept
 		}
 	}
-	st.pathOrder = slices.DeleteFunc(st.pathOrder, func(p string) bool { return st.paths[p] == nil })
-	for _, n := range st.order[:st.evicted] {
-		if t := st.turns[n.id]; t != nil {
-			t.intervals = nil
-		}
+	if emptied {
+		st.pathOrder = slices.DeleteFunc(st.pathOrder, func(p string) bool { return st.paths[p] == nil })
 	}
 	return nil
 }
@@ -666,7 +700,14 @@ func (st *state) damagedSince(order int) *damage {
 	return nil
 }
 
-// isBelow reports whether path is dir or lies below it.
-func isBelow(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+// isBelowAny reports whether path is one of dirs or lies below one.
+func isBelowAny(path string, dirs map[string]bool) bool {
+	for ; ; path = filepath.Dir(path) {
+		if dirs[path] {
+			return true
+		}
+		if path == filepath.Dir(path) {
+			return false
+		}
+	}
 }

@@ -249,7 +249,7 @@ func (i *importing) deepest(index []oldCheckpoint) (string, *checkpoints.Workspa
 			if dir == "" {
 				dir = filepath.Dir(filepath.Clean(f.Path))
 			}
-			for !isBelow(filepath.Clean(f.Path), dir) {
+			for !isBelowAny(filepath.Clean(f.Path), map[string]bool{dir: true}) {
 				dir = filepath.Dir(dir)
 			}
 		}

@@ -23,6 +23,11 @@ func sweepLeftovers(root disk.Root, now time.Time) error {
 		return err
 	}
 	for _, dir := range dirs {
+		// Before the logs: what a session makes beside its log, it makes after it.
+		files, err := disk.ReadDir(root, dir)
+		if err != nil {
+			return err
+		}
 		l := leftovers{root: root, dir: dir, now: now, there: map[string]place{}}
 		// Looked at twice, so that no log is missed on its way from form to form.
 		for range 2 {
@@ -33,10 +38,6 @@ func sweepLeftovers(root disk.Root, now time.Time) error {
 			for _, p := range places {
 				l.there[p.id()] = p
 			}
-		}
-		files, err := disk.ReadDir(root, dir)
-		if err != nil {
-			return err
 		}
 		for _, f := range files {
 			if err := l.sweep(f); err != nil && !errors.Is(err, fs.ErrNotExist) {

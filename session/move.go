@@ -54,14 +54,14 @@ func (m *move) run() (RewindResult, error) {
 		}
 		failed = append(failed, unprepared...)
 	}
-	failed = withoutHollow(failed, m.touched)
+	failed = named(failed, m.touched)
 	if m.params.Fail && len(failed) > 0 {
 		return *res, failError(failed)
 	}
 	if m.params.DryRun {
 		m.fill(intent.Steps, failed)
 		for _, t := range m.touched {
-			if t.hollow {
+			if t.quiet {
 				continue
 			}
 			if d := s.ws.Diff(t.Path, t.Target, t.Now.State, m.params.Context); d.Change != "" {
@@ -76,6 +76,7 @@ func (m *move) run() (RewindResult, error) {
 	intent.AllOrNothing = m.params.Fail
 	m.record.Intent, m.record.Failed = intent, failed
 	m.takeOut(failed)
+	m.noteMerged()
 	moves := m.wantsMove && !slices.ContainsFunc(failed, func(f checkpoints.Failure) bool { return f.Code.Real() })
 	if moves && m.params.Child != nil {
 		m.record.Child = m.params.Child.ID()
@@ -98,9 +99,6 @@ func (m *move) run() (RewindResult, error) {
 	if err != nil {
 		return *res, err
 	}
-	if m.params.Fail && len(done.Done) == 0 && len(outcome.Failed) > 0 {
-		return *res, failError(outcome.Failed)
-	}
 	m.moved = done.Moved
 	if c := m.params.Child; m.record.Child != "" && m.moved {
 		if err := c.Publish(context.WithoutCancel(m.ctx)); err != nil {
@@ -111,6 +109,9 @@ func (m *move) run() (RewindResult, error) {
 		if err := c.remove(); err != nil {
 			return *res, storageError("the fork that was not made could not be removed", err)
 		}
+	}
+	if len(outcome.CalledOff) > 0 || m.params.Fail && len(done.Done) == 0 && len(outcome.Failed) > 0 {
+		return *res, failError(outcome.Failed)
 	}
 	isDone := setOf(done.Done)
 	steps := slices.DeleteFunc(slices.Clone(intent.Steps), func(s checkpoints.Step) bool { return !isDone[s.Path] })
@@ -135,8 +136,12 @@ func (m *move) plan() checkpoints.Plan {
 	for i, now := range s.ws.LookAll(paths) {
 		m.touched[i].Now = now
 	}
-	if m.redo == nil {
-		m.touched = unneeded(m.touched)
+	var idle []*touch
+	m.touched, idle = settleQuiet(m.touched)
+	for _, t := range idle {
+		if m.redo != nil || len(t.intervals) > 0 {
+			m.settled = append(m.settled, t)
+		}
 	}
 	input := make([]checkpoints.Touched, len(m.touched))
 	for i, t := range m.touched {
@@ -189,13 +194,39 @@ func (s *Session) settle(r *rewindRecord, o checkpoints.Outcome) (*rewoundRecord
 		}
 		done.Kept = append(done.Kept, f.Path)
 	}
+	done.Kept = append(done.Kept, o.CalledOff...)
 	wants := r.Conversation == RewindConversation || r.Child != ""
 	if r.RedoOf != "" {
 		old := s.state.rewinds[r.RedoOf]
 		wants = old.moved && old.Conversation == RewindConversation
 	}
-	done.Moved = wants && !slices.ContainsFunc(o.Failed, real) && !slices.ContainsFunc(r.Failed, real)
+	done.Moved = wants && len(o.CalledOff) == 0 && !slices.ContainsFunc(o.Failed, real) && !slices.ContainsFunc(r.Failed, real)
 	return done, s.commit(done)
+}
+
+// noteMerged gives the outside intervals their numbers that take the place of
+// what is merged: there is somebody else's part left in it.
+func (m *move) noteMerged() {
+	next := m.session.state.nextInterval()
+	for _, r := range m.first {
+		switch r := r.(type) {
+		case *beforeRecord:
+			next += len(r.Intervals)
+		case *outsideRecord:
+			next += len(r.Intervals)
+		}
+	}
+	target := map[string]checkpoints.State{}
+	for _, t := range m.touched {
+		target[t.Path] = t.Target
+	}
+	for _, s := range m.record.Intent.Steps {
+		if s.Merged && m.redo == nil {
+			to := s.To
+			m.record.Merged = append(m.record.Merged, intervalRecord{N: next, Path: s.Path, Before: target[s.Path], After: &to})
+			next++
+		}
+	}
 }
 
 // takeOut fills the record's Undo: every interval since the target of each
@@ -209,10 +240,8 @@ func (m *move) takeOut(failed []checkpoints.Failure) {
 		if stays[t.Path] {
 			continue
 		}
-		if t.hollow {
-			m.record.Undo[t.Path] = []int{}
-		}
-		for _, iv := range t.intervals {
+		m.record.Undo[t.Path] = []int{} // also where nothing is: a redo goes by it
+		for _, iv := range t.undone {
 			m.record.Undo[t.Path] = append(m.record.Undo[t.Path], iv.n)
 		}
 	}
@@ -231,7 +260,7 @@ func (m *move) fill(steps []checkpoints.Step, failed []checkpoints.Failure) {
 		failureOf[f.Path] = f
 	}
 	for _, t := range m.touched {
-		if t.hollow {
+		if t.quiet {
 			continue
 		}
 		if step, ok := stepOf[t.Path]; ok {

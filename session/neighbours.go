@@ -109,7 +109,9 @@ func (s *Session) divide(iv *interval, now checkpoints.State) (afterState, *inte
 	left := iv.before // by the newest claim
 	for _, e := range s.reg.neighbours.since(s.openedAt(iv.n), iv.path, s.id) {
 		if e.shared {
-			a.Shared = append(a.Shared, e.session)
+			if !slices.Contains(a.Shared, e.session) {
+				a.Shared = append(a.Shared, e.session)
+			}
 			continue
 		}
 		if rest == nil {
@@ -122,15 +124,53 @@ func (s *Session) divide(iv *interval, now checkpoints.State) (afterState, *inte
 		return a, nil
 	}
 	for _, o := range s.reg.others(s) {
-		if o.awaits(iv.path) {
+		if o.awaits(iv.path) && !slices.Contains(a.Shared, o.id) {
 			a.Shared = append(a.Shared, o.id)
-			s.reg.neighbours.add(iv.path, event{session: s.id, shared: true})
 		}
 	}
 	if rest != nil {
 		rest.Shared, a.Shared = a.Shared, nil
 	}
 	return a, rest
+}
+
+// noteEnd tells the other sessions what the end of a turn, now in the log,
+// shares with them. When no turn is open in this process nobody asks any more.
+func (s *Session) noteEnd(records []any) {
+	ended := false
+	for _, r := range records {
+		switch r := r.(type) {
+		case *endRecord:
+			ended = true
+			for _, a := range r.Afters {
+				if iv, err := s.state.interval(a.N); err == nil && len(a.Shared) > 0 {
+					s.reg.neighbours.add(iv.path, event{session: s.id, shared: true})
+				}
+			}
+		case *beforeRecord:
+			for _, iv := range r.Intervals {
+				if len(iv.Shared) > 0 {
+					s.reg.neighbours.add(iv.Path, event{session: s.id, shared: true})
+				}
+			}
+		}
+	}
+	if !ended {
+		return
+	}
+	clear(s.opened)
+	if s.state.open != nil {
+		return
+	}
+	for _, o := range s.reg.others(s) {
+		o.mu.RLock()
+		open := o.state.open != nil
+		o.mu.RUnlock()
+		if open {
+			return
+		}
+	}
+	s.reg.neighbours.forget()
 }
 
 // openedAt is when an interval was opened, or the session.

@@ -57,6 +57,9 @@ func (r *Registry) openLocked(ctx context.Context, root disk.Root, p place) (*Se
 	}
 	s.asleep = true
 	if err := s.awaken(ctx); err != nil && s.ws.Gone() == nil {
+		if s.tracker != nil {
+			err = errors.Join(err, s.tracker.Close())
+		}
 		return nil, errors.Join(err, s.ws.Close(), w.Close())
 	}
 	return s, nil
@@ -232,10 +235,19 @@ func (s *Session) takeDirs(ctx context.Context, additional []string) error {
 		return errors.Join(err, ws.Close())
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.retired = append(s.retired, s.ws) // a reader may be using it
 	s.ws = ws
-	return nil
+	s.mu.Unlock()
+	if s.tracker == nil {
+		return nil
+	}
+	// The old roots' captures go on in the new one; a new root is seen from the
+	// next turn on.
+	old := s.tracker
+	if err := s.track(false); err != nil {
+		return storageError("the new directories cannot be tracked", err)
+	}
+	return old.Close()
 }
 
 // close closes the session, fixing the after states of an open turn unless its

@@ -70,6 +70,8 @@ type intervalRecord struct {
 	Seam  bool               `json:"seam,omitempty"` // see interval.seam
 	// Shared are other sessions whose turn was open too when the path changed.
 	Shared []string `json:"shared,omitempty"`
+	// Along: a directory that came or went only with something in it.
+	Along bool `json:"along,omitempty"`
 	// SessionID, of an outside change, is the session that said it was its own.
 	SessionID string `json:"sessionId,omitempty"`
 }
@@ -153,6 +155,9 @@ type rewindRecord struct {
 	Child        string             `json:"child,omitempty"` // the staged session of a fork
 	Undo         map[string][]int   `json:"undo"`            // path: intervals that go out of play (of a redo: come back)
 	Intent       checkpoints.Intent `json:"intent"`
+	// Merged are the outside intervals that take the place of those undone by
+	// a merge.
+	Merged []intervalRecord `json:"merged,omitempty"`
 	// Made notes, of paths that the rewind makes or removes, the directories
 	// above them as they were: a redo brings them back.
 	Made map[string][]checkpoints.Parent `json:"made,omitempty"`

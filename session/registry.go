@@ -451,7 +451,8 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	if _, err := readHeader(root, p); err != nil {
+	h, err := readHeader(root, p)
+	if err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && e.Kind == NewerVersion {
 			return err // it is not ours to judge
 		}
@@ -466,6 +467,9 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 			return errors.Join(storageError("session "+id+" could not be deleted", err), lock.Unlock())
 		}
 	}
+	if s == nil && h != nil && h.Tracking == Workspace {
+		r.release(ctx, h)
+	}
 	r.mu.Lock()
 	delete(r.places, id)
 	r.mu.Unlock()
@@ -473,6 +477,21 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 		return storageError("session "+id+" was deleted, but a power cut could bring it back", err)
 	}
 	return nil
+}
+
+// release lets the captures go that a deleted session still held. A failure
+// keeps them longer.
+func (r *Registry) release(ctx context.Context, h *headerRecord) {
+	store, err := r.tracking()
+	if err != nil {
+		return
+	}
+	w, err := store.Open(h.ID, append([]string{h.Cwd}, h.AdditionalDirectories...))
+	if err != nil {
+		return
+	}
+	_ = w.ReleaseAll(ctx)
+	_ = w.Close()
 }
 
 // takeLock takes a session's lock or says who has it.

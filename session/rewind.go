@@ -170,13 +170,14 @@ func (s *Session) Redo(ctx context.Context, p RewindParams) (RewindResult, error
 		wantsMove: old.moved && old.Conversation == RewindConversation,
 	}
 	for _, path := range slices.Sorted(maps.Keys(old.undo)) {
-		t := &touch{hollow: len(old.undo[path]) == 0}
+		t := &touch{quiet: true}
 		for _, n := range old.undo[path] {
 			iv, err := st.interval(n)
 			if err != nil || iv.n != n {
 				return RewindResult{}, &Error{Kind: LogDamaged, Msg: "what the redo would put back was in a damaged line of the log of session " + s.id, Err: err}
 			}
-			t.intervals = append(t.intervals, iv)
+			t.undone = append(t.undone, iv)
+			t.quiet = t.quiet && iv.along
 		}
 		t.Path = path
 		if step, ok := old.steps[path]; ok {

@@ -100,6 +100,9 @@ func (m marker) record(r any) {
 	case *endRecord:
 		afters(r.Afters)
 	case *rewindRecord:
+		for _, iv := range r.Merged {
+			m.state(iv.Before, true)
+		}
 		for _, s := range r.Intent.Steps {
 			m.step(s)
 		}

@@ -201,6 +201,19 @@ func (s *Session) commit(records ...any) error {
 	if err != nil {
 		return storageError("the log of session "+s.id+" could not be written", err)
 	}
+	if err := s.fold(records, pos); err != nil {
+		return err
+	}
+	s.noteEnd(records)
+	for _, r := range records {
+		if e, ok := r.(*evictRecord); ok {
+			s.emit("evicted", map[string]any{"entryId": e.Through})
+		}
+	}
+	return nil
+}
+
+func (s *Session) fold(records []any, pos []journal.Pos) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, r := range records {
@@ -255,7 +268,7 @@ func (st *state) checkpoint(n *node) Checkpoint {
 	c.Uncovered = st.turns[n.id].notSeen()
 	seen := map[string]bool{}
 	for _, iv := range st.turns[n.id].intervals {
-		if iv.out || seen[iv.path] {
+		if iv.out || iv.along || seen[iv.path] {
 			continue
 		}
 		seen[iv.path] = true

@@ -29,8 +29,11 @@ type Info struct {
 	ParentSessionID       string   `json:"parentSessionId,omitempty"`
 	Agent                 string   `json:"agent,omitempty"`
 	AgentSessionIDs       []string `json:"agentSessionIds,omitempty"` // by which clients of the agent know it
-	ImportedFrom          string   `json:"importedFrom,omitempty"`    // its id in the store it was imported from
-	Problem               string   `json:"problem,omitempty"`         // damaged, newer or ""
+	// AgentRenamed are ids that the agent has for it and clients do not know: to
+	// those that they know.
+	AgentRenamed map[string]string `json:"agentRenamed,omitempty"`
+	ImportedFrom string            `json:"importedFrom,omitempty"` // its id in the store it was imported from
+	Problem      string            `json:"problem,omitempty"`      // damaged, newer or ""
 }
 
 // ListParams selects sessions.
@@ -50,7 +53,7 @@ func (st *state) info() Info {
 		CreatedAt: st.head.CreatedAt, UpdatedAt: st.head.CreatedAt, Entries: len(st.order),
 		FirstUserMessage: st.firstMsg, LastUserMessage: st.lastMsg,
 		ParentSessionID: st.head.ParentSessionID, Agent: st.head.Agent, ImportedFrom: st.head.ImportedFrom,
-		AgentSessionIDs: st.agentIDs(),
+		AgentSessionIDs: st.agentIDs(), AgentRenamed: st.renamed(),
 	}
 	if n := len(st.order); n > 0 {
 		i.UpdatedAt = max(i.UpdatedAt, st.order[n-1].createdAt)

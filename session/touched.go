@@ -13,11 +13,12 @@ import (
 // of it but its present, and what a rewind takes out of play.
 type touch struct {
 	checkpoints.Touched
-	intervals []*interval // in play, since the target, in order
+	intervals []*interval // in play, since the target, in order: the chain that decides
+	undone    []*interval // what goes out of play (of a redo: comes back) when the path does
 	unchecked bool        // its after state is unknown, or only the rewind's own end of the turn fixed it
-	// hollow: a directory that came only with something touched, which has gone
-	// by itself since. It goes too if it is empty, and is never named.
-	hollow bool
+	// quiet: a directory that came or went only with something in it. It is
+	// never named and never a conflict; where it cannot follow, it stays.
+	quiet bool
 }
 
 // span is what of the log a rewind is about.
@@ -46,19 +47,21 @@ func (st *state) touch(path string, sp span) *touch {
 			continue
 		}
 		if t == nil {
-			t = &touch{Touched: checkpoints.Touched{Path: path, Target: iv.before, Parents: iv.parents}}
+			t = &touch{Touched: checkpoints.Touched{Path: path, Target: iv.before, Parents: iv.parents}, quiet: true}
 		} else if breaks(last, iv.before) {
 			t.Seam = true
 		}
 		t.Seam = t.Seam || iv.seam || len(iv.shared) > 0 && !sp.all
 		t.Parts = append(t.Parts, checkpoints.Part{Before: iv.before, After: iv.after})
 		t.intervals = append(t.intervals, iv)
+		t.quiet = t.quiet && iv.along
 		t.unchecked = iv.guessed || iv.after.Kind == checkpoints.Unknown
 		last = iv.after
 	}
 	if t != nil {
 		t.Left = last
 		slices.Reverse(t.Parts)
+		t.undone = st.inPlay(path, t.intervals[0].n)
 		return t
 	}
 	if !sp.all {
@@ -67,11 +70,26 @@ func (st *state) touch(path string, sp span) *touch {
 	// Changed by somebody after the newest boundary alone: a conflict, for what
 	// is there now is not what any boundary saw.
 	for _, iv := range st.paths[path] {
-		if !iv.out && iv.order >= sp.order && iv.n > st.boundary {
-			return &touch{Touched: checkpoints.Touched{Path: path, Target: iv.before, Left: iv.before, Parents: iv.parents}}
+		if !iv.out && !iv.along && iv.order >= sp.order && iv.n > st.boundary {
+			return &touch{
+				Touched: checkpoints.Touched{Path: path, Target: iv.before, Left: iv.before, Parents: iv.parents},
+				undone:  st.inPlay(path, iv.n),
+			}
 		}
 	}
 	return nil
+}
+
+// inPlay are the intervals of a path in play from one on, whoever's: once the
+// path is back to before that one, none of them tells anything any more.
+func (st *state) inPlay(path string, from int) []*interval {
+	var all []*interval
+	for _, iv := range st.paths[path] {
+		if !iv.out && iv.n >= from {
+			all = append(all, iv)
+		}
+	}
+	return all
 }
 
 // hollows are the directories that were not there before the span, as those of
@@ -111,15 +129,28 @@ func (st *state) hollows(sp span, touched []*touch) []*touch {
 	for _, dir := range slices.Sorted(maps.Keys(first)) {
 		if !is[dir] && slices.ContainsFunc(first[dir].parents, func(p checkpoints.Parent) bool { return p.Absent && p.Path == dir }) {
 			absent := checkpoints.State{Kind: checkpoints.Absent}
-			all = append(all, &touch{Touched: checkpoints.Touched{Path: dir, Target: absent}, hollow: true})
+			all = append(all, &touch{Touched: checkpoints.Touched{Path: dir, Target: absent}, quiet: true})
 		}
 	}
 	return all
 }
 
-// unneeded drops the hollow directories that are not there, and those that
-// something which a rewind removes takes along.
-func unneeded(touched []*touch) []*touch {
+// idle reports whether nothing is to be done about a quiet directory: it is
+// not there, or is what nobody but a user made of it.
+func (t *touch) idle() bool {
+	switch now := t.Now.State; t.Target.Kind {
+	case checkpoints.Absent:
+		return now.Kind != checkpoints.Dir
+	case checkpoints.Dir:
+		return now.Kind != checkpoints.Absent && !now.Same(t.Left)
+	}
+	return true
+}
+
+// settleQuiet parts the quiet directories that are idle from the others, to
+// which nothing but what is in them will be an obstacle. One that no interval
+// tells of goes by itself only where nothing that is removed takes it along.
+func settleQuiet(touched []*touch) (active, idle []*touch) {
 	along := map[string]bool{}
 	for _, t := range touched {
 		if t.Target.Kind == checkpoints.Absent && t.Now.State.Kind != checkpoints.Absent {
@@ -128,21 +159,29 @@ func unneeded(touched []*touch) []*touch {
 			}
 		}
 	}
-	return slices.DeleteFunc(touched, func(t *touch) bool {
-		return t.hollow && (t.Now.State.Kind != checkpoints.Dir || along[t.Path])
-	})
+	for _, t := range touched {
+		gone := t.Target.Kind == checkpoints.Absent && len(t.intervals) == 0 && along[t.Path]
+		if t.quiet && (t.idle() || gone) {
+			idle = append(idle, t)
+			continue
+		}
+		if t.quiet {
+			t.Seam, t.Left = false, checkpoints.State{}
+		}
+		active = append(active, t)
+	}
+	return active, idle
 }
 
-// withoutHollow leaves failures of hollow directories out: such a directory
-// simply stays.
-func withoutHollow(failed []checkpoints.Failure, touched []*touch) []checkpoints.Failure {
-	hollow := map[string]bool{}
+// named leaves out failures of quiet directories.
+func named(failed []checkpoints.Failure, touched []*touch) []checkpoints.Failure {
+	quiet := map[string]bool{}
 	for _, t := range touched {
-		if t.hollow {
-			hollow[t.Path] = true
+		if t.quiet {
+			quiet[t.Path] = true
 		}
 	}
-	return slices.DeleteFunc(failed, func(f checkpoints.Failure) bool { return hollow[f.Path] })
+	return slices.DeleteFunc(failed, func(f checkpoints.Failure) bool { return quiet[f.Path] })
 }
 
 // outsideOf names what changed within the span and is no turn's, of paths
@@ -159,7 +198,7 @@ func (st *state) outsideOf(sp span, touched []*touch) []OutsideChange {
 		}
 		var first, last *interval
 		for _, iv := range st.paths[path] {
-			if iv.outside && !iv.out && iv.order >= sp.order {
+			if iv.outside && !iv.out && !iv.along && iv.order >= sp.order {
 				if first == nil {
 					first = iv
 				}
@@ -188,20 +227,22 @@ func only(ws *checkpoints.Workspace, all []*touch, paths []string) ([]*touch, er
 	if paths == nil {
 		return all, nil
 	}
-	var names []string
+	names := map[string]bool{}
 	for _, p := range paths {
 		if !filepath.IsAbs(p) {
 			return nil, &checkpoints.PathError{Path: p, Kind: "bad_path", Msg: "the path is not absolute"}
 		}
-		names = append(names, filepath.Clean(p))
+		names[filepath.Clean(p)] = true
 		resolved, err := ws.Resolve(p)
 		if err == nil {
-			names = append(names, resolved...)
+			for _, name := range resolved {
+				names[name] = true
+			}
 		}
 	}
 	var some []*touch
 	for _, t := range all {
-		if slices.ContainsFunc(names, func(n string) bool { return isBelow(t.Path, n) }) {
+		if isBelowAny(t.Path, names) {
 			some = append(some, t)
 		}
 	}

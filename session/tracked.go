@@ -369,15 +369,16 @@ func (s *Session) sharers(l workspace.Link) []string {
 
 // division divides what captures tell into intervals.
 type division struct {
-	changed []workspace.Changed // without directories that came or went only with something in them
+	changed []workspace.Changed
 	has     map[string]bool
+	along   map[string]bool   // directories that came or went only with something in them
 	made    map[string]bool   // directories that were made
 	gone    map[string]uint32 // directories that went, with their modes
 	outside []intervalRecord
 }
 
 func newDivision(changed []workspace.Changed) *division {
-	d := &division{has: map[string]bool{}, made: map[string]bool{}, gone: map[string]uint32{}}
+	d := &division{changed: changed, has: map[string]bool{}, along: map[string]bool{}, made: map[string]bool{}, gone: map[string]uint32{}}
 	came, went := map[string]bool{}, map[string]bool{} // directories above something that came or went
 	for _, c := range changed {
 		first, last := c.Links[0].Before, c.Links[len(c.Links)-1].After
@@ -393,16 +394,11 @@ func newDivision(changed []workspace.Changed) *division {
 		d.has[c.Path] = true
 		first, last := c.Links[0].Before, c.Links[len(c.Links)-1].After
 		if first.Kind == checkpoints.Absent && last.Kind == checkpoints.Dir {
-			if d.made[c.Path] = true; came[c.Path] {
-				continue
-			}
+			d.made[c.Path], d.along[c.Path] = true, came[c.Path]
 		}
 		if first.Kind == checkpoints.Dir && last.Kind == checkpoints.Absent {
-			if d.gone[c.Path] = first.Mode; went[c.Path] {
-				continue
-			}
+			d.gone[c.Path], d.along[c.Path] = first.Mode, went[c.Path]
 		}
-		d.changed = append(d.changed, c)
 	}
 	return d
 }
@@ -411,7 +407,7 @@ func newDivision(changed []workspace.Changed) *division {
 // put in order.
 func (d *division) interval(path string, l workspace.Link) intervalRecord {
 	after := l.After
-	iv := intervalRecord{Path: path, Before: l.Before, After: &after, SessionID: l.Owner}
+	iv := intervalRecord{Path: path, Before: l.Before, After: &after, SessionID: l.Owner, Along: d.along[path]}
 	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if d.made[dir] {
 			iv.Parents = append([]checkpoints.Parent{{Path: dir, Absent: true}}, iv.Parents...)

@@ -207,3 +207,89 @@ func TestAHomeDirectoryFallsBackToFiles(t *testing.T) {
 	b.has("a", "0")
 	b.has("by-shell", "1")
 }
+
+// A path that somebody changed after the newest boundary comes back with a
+// redo of the overwrite, also when it was the only one.
+func TestARedoOfScopeAllBringsEverythingBack(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		b := newBox(t)
+		b.sh(`printf orig >f; printf g0 >g`)
+		s := b.createTracked()
+		e := b.prompt(s, "one")
+		if !alone {
+			b.sh(`printf g1 >g`)
+		}
+		b.end(s)
+		b.sh(`printf users >f`)
+		before := b.tree()
+		b.rewind(s, RewindParams{EntryID: e, ScopeAll: true, OnConflict: checkpoints.Overwrite})
+		b.has("f", "orig")
+		b.has("g", "g0")
+		b.redo(s)
+		require.Equal(t, before, b.tree())
+		_, err := s.Redo(t.Context(), RewindParams{})
+		refused(t, NothingToRedo, err)
+	}
+}
+
+// What was outside goes out of play with the turns it lay between.
+func TestScopeAllAfterARewindOfTurns(t *testing.T) {
+	b := newBox(t)
+	b.sh(`printf A >f; printf g0 >g`)
+	s := b.createTracked()
+	e := b.prompt(s, "one")
+	b.sh(`printf B >f`)
+	b.end(s)
+	b.sh(`printf C >f`)
+	b.prompt(s, "two")
+	b.sh(`printf g1 >g`)
+	b.end(s)
+	b.rewind(s, RewindParams{EntryID: e, OnConflict: checkpoints.Overwrite})
+	b.has("f", "A")
+	b.prompt(s, "three")
+	b.sh(`printf g2 >g`)
+	b.end(s)
+	r := b.rewind(s, RewindParams{EntryID: Start, ScopeAll: true, OnConflict: checkpoints.Overwrite})
+	require.Equal(t, []string{b.path("g")}, r.Restored)
+	b.has("f", "A")
+}
+
+// After a merge the user's part that is left is outside: scope all undoes it too.
+func TestScopeAllAfterAMerge(t *testing.T) {
+	b := newBox(t)
+	b.sh(`printf '1\n2\n3\n4\n5\n' >f; printf g0 >g`)
+	s := b.createTracked()
+	e := b.prompt(s, "one")
+	b.sh(`printf '1agent\n2\n3\n4\n5\n' >f`)
+	b.end(s)
+	b.sh(`printf '1agent\n2\n3\n4\n5user\n' >f`)
+	b.prompt(s, "two")
+	b.end(s)
+	b.rewind(s, RewindParams{EntryID: e, OnConflict: checkpoints.Merge})
+	b.has("f", "1\n2\n3\n4\n5user\n")
+	s = b.restart(s)
+	b.redo(s)
+	b.has("f", "1agent\n2\n3\n4\n5user\n")
+	b.rewind(s, RewindParams{EntryID: e, OnConflict: checkpoints.Merge})
+	b.prompt(s, "three")
+	b.sh(`printf g2 >g`)
+	b.end(s)
+	require.Empty(t, b.rewind(s, RewindParams{EntryID: Start, ScopeAll: true}).Failed)
+	b.has("f", "1\n2\n3\n4\n5\n")
+	b.has("g", "g0")
+}
+
+// New directories are tracked from the next turn on.
+func TestNewDirectoriesAreTracked(t *testing.T) {
+	b := newBox(t)
+	other := t.TempDir()
+	x := filepath.Join(other, "x")
+	require.NoError(t, os.WriteFile(x, []byte("0"), 0o644))
+	s := b.createTracked()
+	s, err := b.reg.Load(t.Context(), s.ID(), b.dir, []string{other})
+	require.NoError(t, err)
+	e := b.prompt(s, "one")
+	require.NoError(t, os.WriteFile(x, []byte("1"), 0o644))
+	require.Equal(t, []PathChange{{x, checkpoints.Modified}}, b.end(s).Changed)
+	require.Equal(t, []string{x}, b.rewind(s, RewindParams{EntryID: e}).Restored)
+}

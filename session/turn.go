@@ -228,7 +228,7 @@ func (s *Session) openTurn(entryID string) (*turn, error) {
 type staging struct {
 	s      *Session
 	turn   *turn
-	newest map[string]*interval // of the turn, by path, with what is staged
+	staged map[string]*interval // the newest of each path that is staged, or a copy
 	next   int
 	before []intervalRecord
 	after  []afterState
@@ -237,11 +237,19 @@ type staging struct {
 }
 
 func (s *Session) stage(t *turn) *staging {
-	g := &staging{s: s, turn: t, newest: map[string]*interval{}, next: s.state.nextInterval()}
-	for _, iv := range t.openIntervals() {
-		g.newest[iv.path] = iv
+	return &staging{s: s, turn: t, staged: map[string]*interval{}, next: s.state.nextInterval()}
+}
+
+// newest is the turn's newest interval of a path, with what is staged; nil
+// where there is none.
+func (g *staging) newest(path string) *interval {
+	if iv := g.staged[path]; iv != nil {
+		return iv
 	}
-	return g
+	if iv := g.turn.newest[path]; iv != nil && !iv.out {
+		return iv
+	}
+	return nil
 }
 
 // open captures path as the before of a new interval.
@@ -255,7 +263,7 @@ func (g *staging) open(path string) (checkpoints.Captured, error) {
 	}
 	delete(g.captured, path)
 	g.before = append(g.before, intervalRecord{N: g.next, Path: path, Before: c.State, Parents: c.Parents, Error: c.Err})
-	g.newest[path] = &interval{n: g.next, turn: g.turn, path: path, before: c.State, err: c.Err}
+	g.staged[path] = &interval{n: g.next, turn: g.turn, path: path, before: c.State, err: c.Err}
 	g.s.opened[g.next] = g.s.reg.neighbours.now()
 	g.next++
 	return c, nil
@@ -268,7 +276,7 @@ func (g *staging) capture(names [][]string) {
 	var paths []string
 	seen := map[string]bool{}
 	for _, name := range slices.Concat(names...) {
-		if !seen[name] && g.newest[name] == nil {
+		if !seen[name] && g.newest(name) == nil {
 			seen[name] = true
 			paths = append(paths, name)
 		}
@@ -287,12 +295,13 @@ func (g *staging) capture(names [][]string) {
 // fix sets the after state of path's newest interval; nil makes it unknown.
 // temp is of the write that brings the state about.
 func (g *staging) fix(path string, state *checkpoints.State, temp string) {
-	iv := g.newest[path]
+	iv := *g.newest(path) // what is in the state changes when it is in the log
 	g.after = append(g.after, afterState{N: iv.n, State: state, Written: state != nil, Temp: temp})
 	iv.after, iv.written = checkpoints.State{}, state != nil
 	if state != nil {
 		iv.after = *state
 	}
+	g.staged[path] = &iv
 }
 
 // records are what is to be committed: nil if nothing was staged.
@@ -319,21 +328,13 @@ func (g *staging) commit() error {
 	if err := g.s.syncBlobs(); err != nil {
 		return err
 	}
-	if err := g.s.commit(all...); err != nil {
-		return err
-	}
-	for _, r := range all {
-		if e, ok := r.(*evictRecord); ok {
-			g.s.emit("evicted", map[string]any{"entryId": e.Through})
-		}
-	}
-	return nil
+	return g.s.commit(all...)
 }
 
 // eviction is the record that keeps the number of checkpoints with files in
 // bounds when turn t gets its first interval, or nil.
 func (s *Session) eviction(t *turn) *evictRecord {
-	if len(t.openIntervals()) > 0 {
+	if s.state.holds(t.entry) {
 		return nil
 	}
 	var with []*node
@@ -420,7 +421,7 @@ func (g *staging) record(names []string) (RecordReply, error) {
 			continue
 		}
 		seen[name] = true
-		if iv := g.newest[name]; iv != nil {
+		if iv := g.newest(name); iv != nil {
 			r.Known = append(r.Known, name)
 			if iv.written {
 				g.fix(name, nil, "")
@@ -475,14 +476,14 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 	res := WriteResult{EntryID: t.entry.id, Bytes: int64(len(data))}
 	g := s.stage(t)
 	for _, link := range names[1:] {
-		if g.newest[link] == nil {
+		if g.newest(link) == nil {
 			if _, err := g.open(link); err != nil {
 				return res, err
 			}
 		}
 	}
 	var now checkpoints.State
-	if iv := g.newest[target]; iv != nil {
+	if iv := g.newest(target); iv != nil {
 		now = s.ws.Look(target).State
 		if s.tracker == nil && breaks(iv.after, now) {
 			// Somebody changed it since this turn last wrote it: a seam. (In a
@@ -500,7 +501,7 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 			now = s.ws.Look(target).State
 		}
 	}
-	if iv := g.newest[target]; iv.before.Kind == checkpoints.Uncovered {
+	if iv := g.newest(target); iv.before.Kind == checkpoints.Uncovered {
 		res.Uncovered = append(res.Uncovered, uncoveredOf(iv))
 	}
 	res.Existed = now.Kind != checkpoints.Absent
@@ -634,6 +635,9 @@ func (t *turn) result() TurnResult {
 	r.Uncovered = t.notSeen()
 	for _, last := range t.openIntervals() {
 		iv := first[last.path]
+		if iv.along && last.along {
+			continue
+		}
 		if iv.before.Kind == checkpoints.Uncovered {
 			r.Uncovered = append(r.Uncovered, uncoveredOf(iv))
 		}

@@ -49,7 +49,8 @@
 //
 // A file over MaxKept is uncovered, with its stat, and has changed when that
 // has. It is read, for its digest alone, only where its state before can be
-// had back: so that a rewind can tell whether it still is what a turn left.
+// had back, and of a new one only while a turn is open: so that a rewind can
+// tell whether it still is what a turn left.
 //
 // # What is covered
 //

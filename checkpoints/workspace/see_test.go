@@ -199,21 +199,22 @@ func TestFilesTooLargeToKeepCostNothingUntilTheyMatter(t *testing.T) {
 	a := onDisk(disktest.New(), func(c *Config) { c.machine = h; c.Limits.MaxKept = 10; c.Limits.MaxBytes = 50 })
 	w := a.open(t, "s", dir)
 	put(t, dir, map[string]string{"big": strings.Repeat("x", 1000), "small": "1"})
-	first := captured(t, w, CaptureOptions{})
+	first := captured(t, w, CaptureOptions{Begin: true})
 	require.True(t, first.Coverage.Complete, "it does not count")
 	require.Equal(t, []Uncovered{{Path: filepath.Join(dir, "big"), Reason: checkpoints.TooLarge}}, first.Uncovered)
 	require.Zero(t, reads["big"])
 	put(t, dir, map[string]string{"big": strings.Repeat("y", 1000), "small": strings.Repeat("z", 20), "new": strings.Repeat("n", 30)})
-	second := captured(t, w, CaptureOptions{})
+	second := captured(t, w, CaptureOptions{End: true})
 	require.Zero(t, reads["big"], "what it was cannot be had back, so nobody needs to know what it is")
 	require.Equal(t, []told{{"big", checkpoints.Uncovered, checkpoints.Uncovered}, {"new", checkpoints.Absent, checkpoints.Uncovered}, {"small", checkpoints.File, checkpoints.Uncovered}},
 		changes(t, w, first.Mark, second.Mark))
 	for _, s := range statesOf(t, w, second.Mark, "new", "small") {
 		require.NotZero(t, s.Digest, "what it was can be had back, if it still is this")
 	}
-	put(t, dir, map[string]string{"small": "1", "big": "1"})
+	put(t, dir, map[string]string{"small": "1", "big": "1", "between": strings.Repeat("b", 30)})
 	third := captured(t, w, CaptureOptions{})
-	require.Equal(t, []told{{"big", checkpoints.Uncovered, checkpoints.File}, {"new", checkpoints.Absent, checkpoints.Uncovered}}, changes(t, w, first.Mark, third.Mark))
+	require.Equal(t, []told{{"between", checkpoints.Absent, checkpoints.Uncovered}, {"big", checkpoints.Uncovered, checkpoints.File}, {"new", checkpoints.Absent, checkpoints.Uncovered}}, changes(t, w, first.Mark, third.Mark))
+	require.Zero(t, reads["between"], "it came while no turn was open, so that no rewind is about it")
 }
 
 func TestNothingNamedGitAndNothingOfTheAgentDirectoryIsEntered(t *testing.T) {

@@ -123,7 +123,7 @@ func parseSettings(data []byte) (settings, []string, error) {
 			maxCheckpoints := int64(s.limits.MaxCheckpoints)
 			r.object(path, v, fields{
 				"maxCheckpoints":   r.integer(&maxCheckpoints, 1, 1_000_000),
-				"maxSnapshotBytes": r.integer(&s.limits.MaxSnapshotBytes, 0, 1<<40),
+				"maxSnapshotBytes": r.integer(&s.limits.MaxSnapshotBytes, 1, 1<<40),
 				"maxMessageBytes":  r.integer(&s.limits.MaxMessageBytes, 4<<10, 1<<30),
 			})
 			s.limits.MaxCheckpoints = int(maxCheckpoints)

@@ -34,7 +34,7 @@ func TestSettingsSayWhatTheySay(t *testing.T) {
 			"session_fork": [{"command": ["/bin/after"]}],
 			"session_before_fork": [{"command": ["/bin/a", "x y"], "timeoutMs": 1500}, {"command": ["/bin/b"]}]
 		},
-		"limits": {"maxCheckpoints": 1, "maxSnapshotBytes": 0, "maxMessageBytes": 4096},
+		"limits": {"maxCheckpoints": 1, "maxSnapshotBytes": 1, "maxMessageBytes": 4096},
 		"sessions": {"compressAfter": "7d"},
 		"workspace": {"include": ["!a"], "exclude": ["*.log", "b/"], "maxFiles": 3, "maxBytes": 4}
 	}`)
@@ -46,7 +46,7 @@ func TestSettingsSayWhatTheySay(t *testing.T) {
 			{On: "session_before_fork", Argv: []string{"/bin/b"}, Timeout: 30 * time.Second},
 			{On: "session_fork", Argv: []string{"/bin/after"}, Timeout: 30 * time.Second},
 		},
-		limits:        session.Limits{MaxCheckpoints: 1, MaxSnapshotBytes: 0, MaxMessageBytes: 4096},
+		limits:        session.Limits{MaxCheckpoints: 1, MaxSnapshotBytes: 1, MaxMessageBytes: 4096},
 		workspace:     workspaceSettings{include: []string{"!a"}, exclude: []string{"*.log", "b/"}, maxFiles: 3, maxBytes: 4},
 		compressAfter: 7 * 24 * time.Hour,
 	}, s)
@@ -69,7 +69,7 @@ func TestSettingsThatAreNotRightAreRefusedByName(t *testing.T) {
 		`{"limits":{"maxCheckpoints":1.5}}`:    `limits.maxCheckpoints is 1.5, want a whole number from 1 to 1000000`,
 		`{"limits":{"maxCheckpoints":null}}`:   `limits.maxCheckpoints is null, want a whole number from 1 to 1000000`,
 		`{"limits":{"maxCheckpoints":99999999999999999999}}`:                                       `limits.maxCheckpoints is 99999999999999999999, want a whole number from 1 to 1000000`,
-		`{"limits":{"maxSnapshotBytes":-1}}`:                                                       `limits.maxSnapshotBytes is -1, want a whole number from 0 to 1099511627776`,
+		`{"limits":{"maxSnapshotBytes":-1}}`:                                                       `limits.maxSnapshotBytes is -1, want a whole number from 1 to 1099511627776`,
 		`{"limits":{"maxMessageBytes":100}}`:                                                       `limits.maxMessageBytes is 100, want a whole number from 4096 to 1073741824`,
 		`{"workspace":{"include":"a"}}`:                                                            `workspace.include is "a", want an array`,
 		`{"workspace":{"exclude":["a",1]}}`:                                                        `workspace.exclude[1] is 1, want a string`,

@@ -2,7 +2,6 @@
 // most editors were built with.
 import * as acp from "acp-sdk-1";
 import { finish, start, story } from "./story.mjs";
-import { wrapped } from "./wrapped.mjs";
 
 const heard = { updates: [], asked: [], answer: {} };
 const agent = start();
@@ -20,7 +19,7 @@ const connection = new acp.ClientSideConnection(
 );
 
 const bound = (method) => (params) => connection[method](params);
-const play = process.env.OINO_STORY === "wrapped" ? wrapped : story;
+const play = process.env.OINO_STORY === "wrapped" ? (await import("./wrapped.mjs")).wrapped : story;
 await play(
   {
     initialize: bound("initialize"),

@@ -1,7 +1,6 @@
 // The story by the official TypeScript SDK, 2.x: a client app with handlers.
 import * as acp from "@agentclientprotocol/sdk";
 import { finish, start, story } from "./story.mjs";
-import { wrapped } from "./wrapped.mjs";
 
 const heard = { updates: [], asked: [], answer: {} };
 const agent = start();
@@ -16,7 +15,7 @@ const connection = acp
   .connect(acp.ndJsonStream(agent.input, agent.output));
 
 const call = (method) => (params) => connection.agent.request(method, params);
-const play = process.env.OINO_STORY === "wrapped" ? wrapped : story;
+const play = process.env.OINO_STORY === "wrapped" ? (await import("./wrapped.mjs")).wrapped : story;
 await play(
   {
     initialize: call("initialize"),
