@@ -69,13 +69,15 @@ func TestArgumentsThatSayNothing(t *testing.T) {
 	}
 }
 
-// Every row's name is asked for by --only, so one must not hide in another.
 func TestRowsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rows() {
 		require.False(t, seen[r.name], r.name)
 		seen[r.name] = true
 	}
+	require.True(t, row{name: "mem-log"}.isOneOf("list,mem"))
+	require.True(t, row{name: "mem-log"}.isOneOf(""))
+	require.False(t, row{name: "mem-log"}.isOneOf("list,start"))
 }
 
 func TestTheAgentStreamsAsMuchAsItIsAsked(t *testing.T) {

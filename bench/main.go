@@ -2,7 +2,7 @@
 // prints one table.
 //
 //	go run ./bench                    all rows
-//	go run ./bench --only record      rows whose name holds "record"
+//	go run ./bench --only wrap,list   rows whose name holds one of these
 //	go run ./bench --mem              only the rows about memory
 //	go run ./bench --quick            small sizes, under a minute; exit 1 where a
 //	                                  ratio is under half of its goal
@@ -40,6 +40,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 )
@@ -73,6 +74,12 @@ func rows() []row {
 	}
 }
 
+// isOneOf reports whether the row's name holds one of the words in only, which
+// commas separate.
+func (r row) isOneOf(only string) bool {
+	return slices.ContainsFunc(strings.Split(only, ","), func(word string) bool { return strings.Contains(r.name, word) })
+}
+
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == childArg {
 		return report(stderr, runChild(args[1:], stdin, stdout))
@@ -81,7 +88,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	var (
 		asJSON = flags.Bool("json", false, "print JSON instead of the table")
-		only   = flags.String("only", "", "measure only rows whose name holds this")
+		only   = flags.String("only", "", "measure only rows whose name holds one of these words, separated by commas")
 		mem    = flags.Bool("mem", false, "measure only the rows about memory")
 		quick  = flags.Bool("quick", false, "small sizes, under a minute; exit 1 where a ratio is under half of its goal")
 		dir    = flags.String("dir", "", "where the temporary directories are made (default: the system's place)")
@@ -96,7 +103,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	var chosen []row
 	for _, r := range rows() {
-		if strings.Contains(r.name, *only) && !(r.slow && *quick) {
+		if r.isOneOf(*only) && !(r.slow && *quick) {
 			chosen = append(chosen, r)
 		}
 	}

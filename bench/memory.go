@@ -129,7 +129,7 @@ func measureLoaded(l *lab) ([]result, error) {
 		return nil, err
 	}
 	opened, replayed := &sample{Unit: inBytes}, &sample{Unit: inBytes}
-	for range min(l.rounds, 3) {
+	for range min(l.rounds, 2) { // a long log takes a while
 		for _, way := range []struct {
 			method string
 			peak   *sample

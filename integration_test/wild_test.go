@@ -24,6 +24,9 @@ type wild struct {
 	*box
 	r     *rand.Rand
 	rules bool // the ignore rules change too
+	// later: what rules leave out may have been seen first within the span that
+	// a rewind is about: a tool named it, or the rules had changed.
+	later bool
 }
 
 var wildNames = []string{"a", "b", "c d", "e.log", "ignored", "x.sh", "é", "[id]", "A", "-n", "deep", "new\nline"}
@@ -223,7 +226,7 @@ func (w *wild) back(then, before, now map[string]node, failed []string) {
 				wrong = append(wrong, fmt.Sprintf("the user's %q was touched", path))
 			}
 		case same(path, now, then):
-		case excused(path) && same(path, now, before):
+		case excused(path) && (same(path, now, before) || w.later):
 		case said[path] && same(path, now, before):
 		case now[path].kind == "dir" && excused(path) && (then[path].kind == "" || then[path].kind == "dir"):
 		default:
@@ -276,7 +279,9 @@ func TestWildTurns(t *testing.T) {
 func wildRound(t *testing.T, round int) {
 	w := &wild{box: newBox(t), r: killRand(9000 + round), rules: round%4 == 3}
 	r, user, tools := w.r, round%2 == 1, round%3 == 0
+	w.later = tools || w.rules
 	t.Cleanup(w.openAll)
+	t.Cleanup(func() { os.RemoveAll("/tmp/wb/agent"); os.CopyFS("/tmp/wb/agent", os.DirFS(w.agent)) })
 	if round%8 != 7 {
 		w.write(".gitignore", "*.log\n/ignored/\n")
 	}

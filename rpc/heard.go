@@ -32,10 +32,11 @@ type heardCall struct {
 }
 
 const (
-	// muchHeard is how much is held of a turn before it goes to the log, and
-	// maxHeard how much at most while that is being written.
-	muchHeard = 8 << 20
-	maxHeard  = 16 << 20
+	// muchHeard is how much is held of a turn before it goes to the log: more
+	// than anybody reads, since what is written in the middle of a turn takes
+	// time from it. maxHeard is how much at most while that is being written.
+	muchHeard = 24 << 20
+	maxHeard  = 48 << 20
 	// maxHeardField bounds what is kept of one field of a tool call.
 	maxHeardField = 64 << 10
 )
@@ -54,17 +55,14 @@ func (h *heard) chunk(content []byte) {
 			text = value
 		}
 	}
-	h.size += len(content)
 	if string(kind) == `"text"` && len(text) > 1 && text[0] == '"' {
 		if !isPlain(text) {
 			text = mustEncode(unquote(text)) // whatever it was, it can be kept now
 		}
-		if cap(h.text)-len(h.text) < len(text) {
-			h.text = slices.Grow(h.text, max(len(text), cap(h.text))) // append alone would copy a long one more often
-		}
-		h.text = append(h.text, text[1:len(text)-1]...)
+		h.plain(text)
 		return
 	}
+	h.size += len(content)
 	if len(content) > maxHeardField || !json.Valid(content) {
 		return
 	}
@@ -72,12 +70,20 @@ func (h *heard) chunk(content []byte) {
 	h.blocks = append(h.blocks, bytes.Clone(content))
 }
 
+// plain takes a piece that is text: a JSON string that can be kept.
+func (h *heard) plain(text []byte) {
+	h.size += len(text)
+	if cap(h.text)-len(h.text) < len(text) {
+		h.text = slices.Grow(h.text, max(len(text), cap(h.text))) // append alone would copy a long one more often
+	}
+	h.text = append(h.text, text[1:len(text)-1]...)
+}
+
 func (h *heard) endText() {
 	if len(h.text) > 0 {
 		h.blocks = append(h.blocks, slices.Concat([]byte(`{"type":"text","text":"`), h.text, []byte(`"}`)))
-		h.text = h.text[:0]
-		if cap(h.text) > muchHeard {
-			h.text = nil
+		if h.text = h.text[:0]; cap(h.text) > 1<<20 {
+			h.text = nil // of a message that was very long
 		}
 	}
 }
@@ -85,12 +91,12 @@ func (h *heard) endText() {
 // endMessage makes the message under way an entry. One that goes on is told
 // by an id that its parts have in common.
 func (h *heard) endMessage(goesOn bool) {
-	h.endText()
-	if len(h.blocks) == 0 {
+	if len(h.blocks) == 0 && len(h.text) == 0 {
 		h.cut = h.cut && goesOn
 		return
 	}
-	e := session.NewEntry{Role: session.Assistant, Content: slices.Concat([]byte("["), bytes.Join(rawBytes(h.blocks), []byte(",")), []byte("]"))}
+	h.endText()
+	e := session.NewEntry{Role: session.Assistant, Content: array(h.blocks)}
 	if goesOn && !h.cut {
 		h.whole++
 		h.cut = true
@@ -224,10 +230,18 @@ func (h *heard) take(over bool) []session.NewEntry {
 	return entries
 }
 
-func rawBytes(all []json.RawMessage) [][]byte {
-	b := make([][]byte, len(all))
-	for i, raw := range all {
-		b[i] = raw
+// array is an array of values.
+func array(values []json.RawMessage) json.RawMessage {
+	size := 2
+	for _, v := range values {
+		size += len(v) + 1
 	}
-	return b
+	b := append(make([]byte, 0, size), '[')
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, v...)
+	}
+	return append(b, ']')
 }

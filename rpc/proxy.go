@@ -66,6 +66,7 @@ type proxy struct {
 	clientOut, agentOut   *lineWriter
 	toClient, toAgent     *peer // in our own name
 	passing               *method
+	again                 again
 	gone                  context.CancelCauseFunc // the client can no longer answer
 
 	endOnce sync.Once

@@ -10,6 +10,9 @@ import (
 // agentSays takes one line of the agent's. The bytes are those of the
 // reader's buffer.
 func (p *proxy) agentSays(line []byte) {
+	if p.again.takes(p, line) {
+		return
+	}
 	e := openLine(line)
 	switch {
 	case e.isAnswer():
@@ -56,6 +59,7 @@ func (p *proxy) agentSaysOf(e envelope) {
 	v := w.judge(e)
 	if v.before == nil {
 		w.letGo(v, false)
+		p.learns(w, e)
 		return
 	}
 	v.line = bytes.Clone(v.line)

@@ -273,3 +273,43 @@ func TestAgentName(t *testing.T) {
 		require.Equal(t, c.want, agentName(strings.Fields(c.args)), c.args)
 	}
 }
+
+// Pieces of a message that look alike are passed on and kept like any others,
+// and what only looks alike is not taken for one.
+func TestPiecesThatLookAlike(t *testing.T) {
+	b := newBetween(t)
+	b.clientSays(fmt.Appendf(nil, `{"id":0,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`, t.TempDir()))
+	b.agentSays([]byte(`{"id":0,"result":{"sessionId":"s"}}`))
+	b.clientSays([]byte(`{"id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go on"}]}}`))
+	b.settle()
+	told(b.client)
+	var want, text strings.Builder
+	for _, piece := range []string{
+		`one `, `two `, `three\n`, `fo\"ur `, ``, `"text":"`, `five","text":"six `, `é`, `\ud83d\ude00`, "\x01", "\xff", `last`,
+	} {
+		line := `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + piece + `"}}}}`
+		b.agentSays([]byte(line))
+		want.WriteString(line + "\n")
+		var decoded struct {
+			Params struct {
+				Update struct {
+					Content struct{ Text string }
+				}
+			}
+		}
+		if json.Unmarshal([]byte(line), &decoded) == nil {
+			text.WriteString(decoded.Params.Update.Content.Text)
+		}
+	}
+	b.agentSays([]byte(`{"id":1,"result":{"stopReason":"end_turn"}}`))
+	b.settle()
+	require.True(t, strings.HasPrefix(told(b.client), want.String()))
+	kept, err := b.session(t.Context(), "s")
+	require.NoError(t, err)
+	page, err := kept.Entries(t.Context(), session.EntriesQuery{})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, 2)
+	got, err := kept.EntryText(page.Entries[1].ID)
+	require.NoError(t, err)
+	require.Equal(t, text.String(), got)
+}

@@ -35,7 +35,6 @@ type story struct {
 	done    bool              // all of it was told
 	// outOfOrder: of what was not synced any page may have reached the disk.
 	outOfOrder bool
-	real       bool // a path failed for the disk's sake, and the answer said so
 }
 
 var storyFiles = map[string]string{"a": "a0\n", "d/b": "b0\n", "gone": "g0\n"}

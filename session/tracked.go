@@ -321,19 +321,20 @@ func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open
 	return append(records, end), s.syncBlobs()
 }
 
-// replaced are the intervals that tools have opened and the captures know
-// better: of paths that both captures cover.
+// replaced are the intervals of which the captures know better than a look
+// would: those that tools have opened of paths that both captures cover, and
+// those that an end before has fixed.
 func (s *Session) replaced(ctx context.Context, t *turn, now sight, d *division) (map[int]bool, error) {
 	var paths []string
-	var ns []int
+	var open []*interval
 	replaced := map[int]bool{}
-	for _, iv := range t.intervals[t.sealed:] {
+	for i, iv := range t.intervals {
 		switch {
 		case iv.out:
-		case d.has[iv.path]:
+		case i >= t.sealed && d.has[iv.path]:
 			replaced[iv.n] = true
 		default:
-			paths, ns = append(paths, iv.path), append(ns, iv.n)
+			paths, open = append(paths, iv.path), append(open, iv)
 		}
 	}
 	if len(paths) == 0 {
@@ -347,9 +348,16 @@ func (s *Session) replaced(ctx context.Context, t *turn, now sight, d *division)
 	if err != nil {
 		return nil, err
 	}
-	for i, n := range ns {
-		if was[i].Kind != checkpoints.Uncovered && was[i].Same(is[i]) {
-			replaced[n] = true
+	sealed := map[*interval]bool{} // of before the session was closed and opened again
+	for _, iv := range t.intervals[:t.sealed] {
+		sealed[iv] = true
+	}
+	for i, iv := range open {
+		switch {
+		case sealed[iv]: // its after stands
+			replaced[iv.n] = !neverSeen(was[i])
+		case was[i].Kind != checkpoints.Uncovered && was[i].Same(is[i]):
+			replaced[iv.n] = true
 		}
 	}
 	return replaced, nil
