@@ -45,7 +45,9 @@ func measureRecord(l *lab) ([]result, error) {
 	}
 	piped, whole, seed := sides[0].turns, sides[1].turns, sides[2].turns
 	n := min(1000/files, len(piped.Values)) // turns in a thousand records
-	first, last := sampleOf(inSeconds, piped.Values[:n]...), sampleOf(inSeconds, piped.Values[len(piped.Values)-n:]...)
+	// Of so few turns the fastest tells most: noise only adds.
+	first, _ := sampleOf(inSeconds, piped.Values[:n]...).spread()
+	last, _ := sampleOf(inSeconds, piped.Values[len(piped.Values)-n:]...).spread()
 	what := thousands(turns) + " checkpoints × " + thousands(files) + " files × 4 KiB recorded, durable, "
 	if l.quick {
 		what = fmt.Sprintf("checkpoints %d to %d of %d × %d files × 4 KiB recorded, durable, ", from+1, to, turns, files)
@@ -57,7 +59,10 @@ func measureRecord(l *lab) ([]result, error) {
 		{What: "the ends of these turns: all files read once more for what the agent left", Beside: "nothing: the seed does not know it", Ours: total(ended)},
 	}
 	if !l.quick {
-		results = append(results, result{What: "the last thousand of these records, one path a request", Beside: "the first thousand", Ours: last, Rival: first, Ratio: sampleOf(inTimes, last.median()/first.median()), Note: "200 a turn", Goal: atMost(1.25)})
+		results = append(results, result{
+			What: "the last thousand of these records, one path a request", Beside: "the first thousand", Note: "the fastest of 5 turns",
+			Ours: sampleOf(inSeconds, last), Rival: sampleOf(inSeconds, first), Ratio: sampleOf(inTimes, last/first), Goal: atMost(1.25),
+		})
 	}
 	return results, nil
 }

@@ -68,6 +68,7 @@ type act struct {
 	known map[string]error // directories that were seen, or made, in this phase
 	made  map[string]bool  // directories that came into being
 	dirty map[string]place // directories whose names or modes changed
+	modes map[ident]uint32 // of files that got a mode: another name of one may be a job, too
 
 	unsynced map[string]error // directories whose sync failed
 }
@@ -90,7 +91,7 @@ func (w *Workspace) newAct(in Intent, recovering bool) *act {
 	a := &act{
 		w: w, in: in, recovering: recovering,
 		byPath: map[string]*job{}, wanted: wantedDirs(in.Steps), gone: newObstacles(in.Steps, nil).gone,
-		opened: map[string]uint32{}, known: map[string]error{}, made: map[string]bool{}, dirty: map[string]place{}, unsynced: map[string]error{},
+		opened: map[string]uint32{}, known: map[string]error{}, made: map[string]bool{}, dirty: map[string]place{}, modes: map[ident]uint32{}, unsynced: map[string]error{},
 	}
 	if !recovering {
 		a.seen, a.contents = in.fresh.take()
@@ -172,6 +173,24 @@ func (a *act) isFrom(j *job, state State) bool {
 		return j.From.Mode == mode
 	}
 	return state.Same(j.From)
+}
+
+// isStill reports whether what was seen is what the step expects, or that with
+// the mode that a job of this act has given it under another of its names.
+func (a *act) isStill(j *job, v view) bool {
+	if a.isFrom(j, v.state) {
+		return true
+	}
+	if v.info == nil || v.state.Kind != File || j.From.Kind != File {
+		return false
+	}
+	id := identOf(v.info)
+	a.mu.Lock()
+	mode, ok := a.modes[id]
+	a.mu.Unlock()
+	was := v.state
+	was.Mode = j.From.Mode
+	return ok && id != (ident{}) && v.state.Mode == mode && was.Same(j.From)
 }
 
 // byDepth are the jobs, outermost first.

@@ -107,7 +107,7 @@ func (a *act) removeOne(j *job, dirs *parents) {
 		j.done = true // gone already, which is what was asked
 		return
 	}
-	if !a.isFrom(j, v.state) {
+	if !a.isStill(j, v) {
 		j.changed(v)
 		return
 	}
@@ -182,7 +182,7 @@ func (a *act) dropAside(j *job) error {
 		case v.cause != nil:
 			err = v.cause
 			continue
-		case !a.isFrom(j, v.state):
+		case !a.isStill(j, v):
 			return errAppeared
 		}
 		if err = j.aside.remove(); err == nil || notEmpty(err) {

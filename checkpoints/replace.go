@@ -200,7 +200,7 @@ func (a *act) placeOne(j *job, h *handle) {
 			defer func() { j.p.in, j.temp.in = nil, nil }() // the handle goes on
 		}
 		v := a.see(j)
-		if expected := a.isFrom(j, v.state) && !j.away || j.away && v.state.Kind == Absent; !expected {
+		if expected := a.isStill(j, v) && !j.away || j.away && v.state.Kind == Absent; !expected {
 			j.changed(v)
 			return nil
 		}
@@ -208,6 +208,9 @@ func (a *act) placeOne(j *job, h *handle) {
 		case j.To.Same(j.From):
 			return nil
 		case j.chmods():
+			a.mu.Lock()
+			a.modes[identOf(v.info)] = j.To.Mode
+			a.mu.Unlock()
 			return j.p.chmod(v, j.To.Mode)
 		case j.Temp != "":
 			return j.p.publish(j.temp, v.state.Kind != Absent)

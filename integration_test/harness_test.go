@@ -575,8 +575,8 @@ type talk struct {
 
 func (k *talk) add(name, direction, line string) {
 	line = strings.TrimRight(line, "\n")
-	if len(line) > 6000 {
-		line = fmt.Sprintf("%s … (%d bytes)", line[:6000], len(line))
+	if len(line) > 600 {
+		line = fmt.Sprintf("%s … (%d bytes)", line[:600], len(line))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -52,3 +52,25 @@ func diffOf(ctx context.Context, ws *checkpoints.Workspace, touched []*touch, p 
 	}
 	return files, nil
 }
+
+// diffTracked is Diff with what an open turn has changed up to now.
+func (s *Session) diffTracked(ctx context.Context, p DiffParams) ([]checkpoints.FileDiff, error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	rp := RewindParams{EntryID: p.EntryID}
+	if _, err := s.target(rp); err != nil {
+		return nil, err
+	}
+	records, sp, err := s.upToNow(ctx, rp)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.state.with(records)
+	if err != nil {
+		return nil, err
+	}
+	return diffOf(ctx, s.ws, now.touched(sp), p)
+}

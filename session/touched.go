@@ -94,13 +94,14 @@ func (st *state) inPlay(path string, from int) []*interval {
 
 // hollows are the directories that were not there before the span, as those of
 // its intervals tell that are first below each: made only with something in
-// them. (What a rewind removes takes those above it along; these are for the
+// them. Where they had gone only in between, and were made anew, that is taken
+// back from what touched notes. (What a rewind removes takes those above it along; these are for the
 // rewind that finds nothing to remove in them.)
 func (st *state) hollows(sp span, touched []*touch) []*touch {
-	is := map[string]bool{}
+	is := map[string]*touch{}
 	wanted := map[string]bool{} // directories that are noted absent at all
 	for _, t := range touched {
-		is[t.Path] = true
+		is[t.Path] = t
 		for _, iv := range t.intervals {
 			for _, p := range iv.parents {
 				if p.Absent {
@@ -126,10 +127,21 @@ func (st *state) hollows(sp span, touched []*touch) []*touch {
 		}
 	}
 	var all []*touch
+	there := map[string]bool{}
 	for _, dir := range slices.Sorted(maps.Keys(first)) {
-		if !is[dir] && slices.ContainsFunc(first[dir].parents, func(p checkpoints.Parent) bool { return p.Absent && p.Path == dir }) {
-			absent := checkpoints.State{Kind: checkpoints.Absent}
-			all = append(all, &touch{Touched: checkpoints.Touched{Path: dir, Target: absent}, quiet: true})
+		absent := slices.ContainsFunc(first[dir].parents, func(p checkpoints.Parent) bool { return p.Absent && p.Path == dir })
+		switch t := is[dir]; {
+		case t != nil:
+			there[dir] = t.Target.Kind == checkpoints.Dir
+		case absent:
+			all = append(all, &touch{Touched: checkpoints.Touched{Path: dir, Target: checkpoints.State{Kind: checkpoints.Absent}}, quiet: true})
+		default:
+			there[dir] = true
+		}
+	}
+	for _, t := range touched {
+		if slices.ContainsFunc(t.Parents, func(p checkpoints.Parent) bool { return p.Absent && there[p.Path] }) {
+			t.Parents = slices.DeleteFunc(slices.Clone(t.Parents), func(p checkpoints.Parent) bool { return p.Absent && there[p.Path] })
 		}
 	}
 	return all

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -375,57 +374,6 @@ func (s *Session) sharers(l workspace.Link) []string {
 	return all
 }
 
-// division divides what captures tell into intervals.
-type division struct {
-	changed []workspace.Changed
-	has     map[string]bool
-	along   map[string]bool   // directories that came or went only with something in them
-	made    map[string]bool   // directories that were made
-	gone    map[string]uint32 // directories that went, with their modes
-	outside []intervalRecord
-}
-
-func newDivision(changed []workspace.Changed) *division {
-	d := &division{changed: changed, has: map[string]bool{}, along: map[string]bool{}, made: map[string]bool{}, gone: map[string]uint32{}}
-	came, went := map[string]bool{}, map[string]bool{} // directories above something that came or went
-	for _, c := range changed {
-		first, last := c.Links[0].Before, c.Links[len(c.Links)-1].After
-		for dir := filepath.Dir(c.Path); ; dir = filepath.Dir(dir) {
-			came[dir] = came[dir] || last.Kind != checkpoints.Absent
-			went[dir] = went[dir] || first.Kind != checkpoints.Absent
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
-	}
-	for _, c := range changed {
-		d.has[c.Path] = true
-		first, last := c.Links[0].Before, c.Links[len(c.Links)-1].After
-		if first.Kind == checkpoints.Absent && last.Kind == checkpoints.Dir {
-			d.made[c.Path], d.along[c.Path] = true, came[c.Path]
-		}
-		if first.Kind == checkpoints.Dir && last.Kind == checkpoints.Absent {
-			d.gone[c.Path], d.along[c.Path] = first.Mode, went[c.Path]
-		}
-	}
-	return d
-}
-
-// interval is a link as a record. Numbers are given out when the records are
-// put in order.
-func (d *division) interval(path string, l workspace.Link) intervalRecord {
-	after := l.After
-	iv := intervalRecord{Path: path, Before: l.Before, After: &after, SessionID: l.Owner, Along: d.along[path]}
-	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if d.made[dir] {
-			iv.Parents = append([]checkpoints.Parent{{Path: dir, Absent: true}}, iv.Parents...)
-		} else if mode, ok := d.gone[dir]; ok {
-			iv.Parents = append([]checkpoints.Parent{{Path: dir, Mode: mode}}, iv.Parents...)
-		}
-	}
-	return iv
-}
-
 // captureBefore is what a path was before the turn changed it: what the turn's
 // first capture saw, where it covers the path, else what is there now.
 func (s *Session) captureBefore(t *turn, path string) (checkpoints.Captured, error) {
@@ -456,60 +404,6 @@ func (s *Session) seenBefore(t *turn, paths []string, seen map[string]checkpoint
 	return others
 }
 
-// claimed runs act, which changes files, and claims what it did, so that no
-// other session's turn takes it for its own.
-func (s *Session) claimed(act func() ([]workspace.Claim, error)) error {
-	var failed error
-	claiming := func() ([]workspace.Claim, error) {
-		claims, err := act()
-		if failed = err; err != nil {
-			claims = nil
-		}
-		s.noteClaims(claims)
-		return claims, nil
-	}
-	if s.tracker == nil {
-		_, err := claiming()
-		return errors.Join(failed, err)
-	}
-	err := s.tracker.Claim(context.Background(), claiming)
-	if failed != nil {
-		return failed
-	}
-	if err != nil {
-		return storageError("what was changed could not be noted", err)
-	}
-	return nil
-}
-
-// act carries an intent out, and claims what it did.
-func (s *Session) act(ctx context.Context, in checkpoints.Intent, recovering bool) checkpoints.Outcome {
-	var o checkpoints.Outcome
-	ran := false
-	claiming := func() ([]workspace.Claim, error) {
-		ran = true
-		o = s.ws.Act(ctx, in, recovering)
-		done := setOf(o.Done)
-		var claims []workspace.Claim
-		for _, step := range in.Steps {
-			if done[step.Path] {
-				claims = append(claims, workspace.Claim{Path: step.Path, Before: step.From, After: step.To})
-			}
-		}
-		s.noteClaims(claims)
-		return claims, nil
-	}
-	if s.tracker != nil {
-		// A claim that cannot be written makes others see a change of nobody's:
-		// they may keep what they need not. That is better than no rewind.
-		_ = s.tracker.Claim(ctx, claiming)
-	}
-	if !ran {
-		_, _ = claiming()
-	}
-	return o
-}
-
 // upToNow are the records that bring the log up to now, for a rewind: the end
 // of the open turn, or what changed outside since the last one; and the span
 // that the rewind is about.
@@ -528,23 +422,6 @@ func (s *Session) upToNow(ctx context.Context, p RewindParams) ([]any, span, err
 	}
 	records, err := s.outsideSince(ctx, now)
 	return records, sp, err
-}
-
-// number gives the intervals of records their numbers.
-func number(records []any, next int) {
-	for _, r := range records {
-		var ivs []intervalRecord
-		switch r := r.(type) {
-		case *beforeRecord:
-			ivs = r.Intervals
-		case *outsideRecord:
-			ivs = r.Intervals
-		}
-		for i := range ivs {
-			ivs[i].N = next
-			next++
-		}
-	}
 }
 
 // letGo tells the tracker that captures before the newest that the log knows
@@ -609,26 +486,4 @@ func (r *RewindResult) tellOutside(all []OutsideChange, p RewindParams) {
 		all, r.OutsideMore = all[:maxOutside], n
 	}
 	r.Outside = all
-}
-
-// diffTracked is Diff with what an open turn has changed up to now.
-func (s *Session) diffTracked(ctx context.Context, p DiffParams) ([]checkpoints.FileDiff, error) {
-	end, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	rp := RewindParams{EntryID: p.EntryID}
-	if _, err := s.target(rp); err != nil {
-		return nil, err
-	}
-	records, sp, err := s.upToNow(ctx, rp)
-	if err != nil {
-		return nil, err
-	}
-	now, err := s.state.with(records)
-	if err != nil {
-		return nil, err
-	}
-	return diffOf(ctx, s.ws, now.touched(sp), p)
 }
