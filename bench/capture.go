@@ -9,6 +9,10 @@ import (
 	"github.com/oino-dev/oinod/bench/rivals"
 )
 
+// settled is how long after a change a time stamp tells of the next one: what
+// is younger is read again by everybody.
+const settled = time.Second
+
 // measureCapture captures a whole tree: first from nothing, then with nothing
 // changed. A capture's time is that of the user entry that needs it, from the
 // request to the answer.
@@ -16,7 +20,7 @@ func measureCapture(l *lab) ([]result, error) {
 	if err := l.needWorkspace(); err != nil {
 		return nil, err
 	}
-	files := l.size(50_000, 5_000)
+	files := l.size(50_000, 2_000)
 	dir, err := l.temp("capture")
 	if err != nil {
 		return nil, err
@@ -75,7 +79,7 @@ func measureCapture(l *lab) ([]result, error) {
 		if _, err := p.user(session, turn); err != nil {
 			return nil, err
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(settled)
 	}
 	usual := &sample{Unit: inSeconds}
 	again, status, err := l.turns(inSeconds, func(round int) (float64, error) {
@@ -128,7 +132,7 @@ func captureOnce(l *lab, n int) (float64, error) {
 		if _, err := p.user(session, turn); err != nil {
 			return 0, err
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(settled)
 	}
 	s := &sample{Unit: inSeconds}
 	for turn := range 5 {

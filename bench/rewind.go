@@ -88,7 +88,7 @@ func copyOnce(l *lab, n int) (copying, syncing time.Duration, err error) {
 // measureRewind rewinds a turn that changed every file. Each is compared with
 // what the agent left, saved for redo, staged and replaced; the answer is durable.
 func measureRewind(l *lab) ([]result, error) {
-	files := l.size(10_000, 2_000)
+	files := l.size(10_000, 1_000)
 	durable := &sample{Unit: inSeconds}
 	ours, plain, err := l.turns(inSeconds, func(int) (float64, error) {
 		took, err := rewindOnce(l, files)

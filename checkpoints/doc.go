@@ -44,4 +44,25 @@
 // attributes and access lists stay with those. Owners are kept where the
 // process may give files away. On a file system that cannot sync, nothing is
 // durable.
+//
+// # Measured
+//
+// Rewinding changed files of 4 KiB, profiled on 2 cores and ext4, in processor
+// time a file; cp -r takes 29 µs:
+//
+//	look at it and take its digest                 17 µs
+//	prepare: read and verify what shall come back  18 µs, two thirds of it zstd
+//	stage: make the file under its temporary name  35 µs
+//	place: look once more, rename                  37 µs, most of it freeing the old file
+//	plan, intent and outcome, not in parallel      17 µs
+//
+// Half of it is the kernel making one file and freeing another. What had made
+// it half as long again: opening every directory on the way anew (see handle), reading the file
+// again to save it although nothing had touched it since the look, reading and
+// decoding the content once to verify and once to write it, and setting a mode that
+// the file had already. The two syncs take a tenth of the time. Right after
+// thousands of files were removed, ext4 looks long for free inodes, and both
+// take ten times as long.
+//
+// A capture takes 60 µs, half of it zstd; many at once run on all cores.
 package checkpoints

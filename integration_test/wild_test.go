@@ -261,6 +261,9 @@ func union(trees ...map[string]node) map[string]node {
 func TestWildTurns(t *testing.T) {
 	t.Parallel()
 	rounds := 24
+	if raceEnabled {
+		rounds = 12
+	}
 	if os.Getenv("OINO_LONG") == "1" {
 		rounds = 600
 	}

@@ -84,4 +84,15 @@
 // What changes a session is done one call at a time (Session.begin); the state
 // is read under a lock that is never held across I/O, so that a reader sees the
 // state before while a rewind waits for a hook or works.
+//
+// # Measured
+//
+// Recording 200 files of 4 KiB takes 15 to 25 ms on 2 cores and ext4, in one
+// request or in 200 that wait together, and as long in the hundredth turn as in
+// the first. A third of the processor's time is zstd, a third reading the
+// files, a tenth finding what their paths lead to, the rest JSON and the wire.
+// Contents are captured on all cores; one sync of the contents and one of the log
+// serve all that waits. Opening a log reads 300 to 500 MB/s: of what was said
+// nothing is decoded but what the user said (see skim), and states of files
+// have a decoder of their own (checkpoints.State).
 package session
