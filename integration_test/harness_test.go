@@ -40,7 +40,7 @@ import (
 
 // patience is how long a test waits for what must happen. It is no measure of
 // speed: it only turns a hang into a failure.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // nobody is whom a child runs as where permissions must count and the tests
 // run as root, to whom they do not.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,10 +36,20 @@ func newBox(t *testing.T) *box {
 }
 
 func (b *box) openRegistry(l Limits) {
+	var mu sync.Mutex // a first walk goes on beside the calls
 	reg, err := OpenRegistry(Options{
 		Dir: b.agent, Limits: l, App: "oinod test",
-		Now:   func() time.Time { b.clock = b.clock.Add(time.Millisecond); return b.clock },
-		Event: func(e Event) { b.events = append(b.events, e) },
+		Now: func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			b.clock = b.clock.Add(time.Millisecond)
+			return b.clock
+		},
+		Event: func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			b.events = append(b.events, e)
+		},
 	})
 	require.NoError(b.t, err)
 	b.reg = reg
