@@ -421,7 +421,7 @@ func TestSameIsAboutWhatIsKnown(t *testing.T) {
 func BenchmarkPlan(b *testing.B) {
 	var touched []Touched
 	for i := range 10_000 {
-		path := fmt.Sprintf("/work/project/src/d%d/e%d/f%d", i%10, i%100, i)
+		path := fmt.Sprintf("/w/project/src/d%d/e%d/f%d", i%10, i%100, i)
 		switch i % 3 {
 		case 0:
 			touched = append(touched, at(path, v0, v1))
