@@ -129,3 +129,35 @@ func TestADryRunIsNobodysConflict(t *testing.T) {
 	b.end(s2)
 	require.Equal(t, []string{b.path("f")}, b.rewind(s2, RewindParams{EntryID: e2}).Restored)
 }
+
+// U6: the user saves between the rewind's check and its write. It is seen at
+// the last moment, kept and named; the other path comes back.
+func TestU6TheUserSavesAtTheLastMoment(t *testing.T) {
+	b := newBox(t)
+	var f faults
+	b.withFaults(&f)
+	b.put("a", "a0")
+	b.put("b", "b0")
+	s := b.create(false)
+	e := b.prompt(s, "one")
+	b.write(s, "a", "a1")
+	b.write(s, "b", "b1")
+	b.end(s)
+	saved := false
+	staged := whileStaging("b")
+	f.fail = func(op, file string) bool {
+		if staged(op, file) && !saved {
+			saved = true
+			b.put("b", "mine")
+		}
+		return false
+	}
+	r := b.rewind(s, RewindParams{EntryID: e})
+	require.True(t, saved)
+	require.Equal(t, []string{b.path("a")}, r.Restored)
+	require.Len(t, r.Failed, 1)
+	require.Equal(t, b.path("b"), r.Failed[0].Path)
+	require.Equal(t, checkpoints.CodeConflict, r.Failed[0].Code)
+	b.has("a", "a0")
+	b.has("b", "mine")
+}
