@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/oino-dev/oinod/checkpoints/disk"
 	"github.com/oino-dev/oinod/checkpoints/journal"
@@ -19,7 +20,7 @@ func (r *Registry) openSession(ctx context.Context, id string) (*Session, error)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := takeLock(root, p)
+	lock, err := awaitLock(ctx, root, p)
 	if err != nil {
 		return nil, err
 	}
@@ -29,6 +30,31 @@ func (r *Registry) openSession(ctx context.Context, id string) (*Session, error)
 	}
 	s.lock = lock
 	return s, nil
+}
+
+// lockPatience is how long the opening of a session waits for its lock. Clients
+// start a process for each prompt, and the one before may still be closing.
+const lockPatience = 2 * time.Second
+
+// awaitLock takes a session's lock, or says after lockPatience who has it.
+func awaitLock(ctx context.Context, root disk.Root, p place) (*journal.Lock, error) {
+	over := time.NewTimer(lockPatience)
+	defer over.Stop()
+	again := time.NewTicker(lockPatience / 50)
+	defer again.Stop()
+	for {
+		lock, err := takeLock(root, p)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != Locked {
+			return lock, err
+		}
+		select {
+		case <-again.C:
+		case <-over.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func (r *Registry) openLocked(ctx context.Context, root disk.Root, p place) (*Session, error) {
