@@ -14,7 +14,7 @@ import (
 // as it was when it ended.
 type heard struct {
 	entries []session.NewEntry // ready for the log
-	text    []byte             // of the message under way, as it stands in a JSON string
+	text    [][]byte           // of the message under way, as it stands in a JSON string, in parts
 	blocks  []json.RawMessage  // of it, before text
 	calls   map[string]*heardCall
 	order   []string // of calls under way
@@ -73,18 +73,29 @@ func (h *heard) chunk(content []byte) {
 // plain takes a piece that is text: a JSON string that can be kept.
 func (h *heard) plain(text []byte) {
 	h.size += len(text)
-	if cap(h.text)-len(h.text) < len(text) {
-		h.text = slices.Grow(h.text, max(len(text), cap(h.text))) // append alone would copy a long one more often
+	n := len(h.text)
+	if n == 0 || cap(h.text[n-1])-len(h.text[n-1]) < len(text) {
+		// A slice that grows with the text would be cleared and copied again and
+		// again: of a long message that was most of the work.
+		size := textPart
+		if n == 0 {
+			size = textStart
+		}
+		h.text = append(h.text, make([]byte, 0, max(size, len(text))))
+		n++
 	}
-	h.text = append(h.text, text[1:len(text)-1]...)
+	h.text[n-1] = append(h.text[n-1], text[1:len(text)-1]...)
 }
+
+const (
+	textStart = 4 << 10
+	textPart  = 64 << 10
+)
 
 func (h *heard) endText() {
 	if len(h.text) > 0 {
-		h.blocks = append(h.blocks, slices.Concat([]byte(`{"type":"text","text":"`), h.text, []byte(`"}`)))
-		if h.text = h.text[:0]; cap(h.text) > 1<<20 {
-			h.text = nil // of a message that was very long
-		}
+		h.blocks = append(h.blocks, bytes.Join(slices.Concat([][]byte{[]byte(`{"type":"text","text":"`)}, h.text, [][]byte{[]byte(`"}`)}), nil))
+		h.text = nil
 	}
 }
 

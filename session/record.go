@@ -278,6 +278,9 @@ func recordType(object []byte) string {
 
 // encodeRecord is the object of r's line.
 func encodeRecord(r any) ([]byte, error) {
+	if e, ok := r.(*entryRecord); ok && len(e.Content) > longContent && bytes.IndexByte(e.Content, '\n') < 0 {
+		return encodeLong(e)
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // a message is kept as it was said
@@ -285,4 +288,25 @@ func encodeRecord(r any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// longContent is from which length on a content is put into its line as it is,
+// unless that would break the line: encoding/json would go through it byte by
+// byte, twice.
+const longContent = 4 << 10
+
+// encodeLong is encodeRecord for an entry whose content, which is valid, is long.
+func encodeLong(e *entryRecord) ([]byte, error) {
+	const here = `,"content":0`
+	rest := *e
+	rest.Content = json.RawMessage("0")
+	b, err := encodeRecord(&rest)
+	if err != nil {
+		return nil, err
+	}
+	before, after, ok := bytes.Cut(b, []byte(here)) // in a string the quotes would be escaped
+	if !ok {
+		return nil, fmt.Errorf("an entry's line without its content: %.80q", b)
+	}
+	return bytes.Join([][]byte{before, []byte(here[:len(here)-1]), e.Content, after}, nil), nil
 }

@@ -41,6 +41,9 @@ func asBlocks(content json.RawMessage) (json.RawMessage, error) {
 			return encodeRecord([]textBlock{{"text", text}})
 		}
 	}
+	if json.Valid(content) && areBlocks(content) {
+		return content, nil
+	}
 	var blocks []textBlock // at once, since a message may be long
 	if err := json.Unmarshal(content, &blocks); err != nil {
 		var array []json.RawMessage
@@ -57,6 +60,57 @@ func asBlocks(content json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	return content, nil
+}
+
+// areBlocks reports that content, which is valid JSON, is surely an array of
+// blocks with a type, without decoding what they say. Where it says no,
+// encoding/json decides.
+func areBlocks(content []byte) bool {
+	rest, ok := bytes.CutPrefix(content, []byte("["))
+	for ok {
+		var block []byte
+		if block, rest, ok = cutValue(rest); !ok || !isBlock(block) || len(rest) == 0 {
+			return false
+		}
+		if rest[0] == ']' {
+			return len(rest) == 1
+		}
+		rest, ok = bytes.CutPrefix(rest, []byte(","))
+	}
+	return false
+}
+
+// isBlock reports that object surely is a block with a type and, if it has a
+// text, with one that is a string.
+func isBlock(object []byte) bool {
+	typed := false
+	rest, ok := bytes.CutPrefix(object, []byte("{"))
+	for ok {
+		var key, value []byte
+		if key, rest, ok = cutString(rest); !ok || len(rest) == 0 || rest[0] != ':' {
+			return false
+		}
+		if value, rest, ok = cutValue(rest[1:]); !ok || len(rest) == 0 {
+			return false
+		}
+		switch {
+		case string(key) == `"type"`:
+			typed = len(value) > 2 && value[0] == '"'
+			ok = typed
+		case string(key) == `"text"`:
+			ok = value[0] == '"'
+		case bytes.EqualFold(key, []byte(`"type"`)), bytes.EqualFold(key, []byte(`"text"`)), bytes.IndexByte(key, '\\') >= 0:
+			ok = false // encoding/json might take it for one of these
+		}
+		if !ok {
+			return false
+		}
+		if rest[0] == '}' {
+			return typed && len(rest) == 1
+		}
+		rest, ok = bytes.CutPrefix(rest, []byte(","))
+	}
+	return false
 }
 
 // shorten collapses white space and cuts after max characters.
