@@ -876,3 +876,45 @@ func TestWrapSideBySide(t *testing.T) {
 	require.NoError(t, err)
 	require.FileExists(t, b.path("a.txt"))
 }
+
+// What the settings say of workspaces, and that a home directory is none, holds
+// for wrapped sessions as for any.
+func TestX9_wrap_heeds_the_settings(t *testing.T) {
+	t.Parallel()
+	needWorkspaceTracking(t)
+	settings := func(b *box, json string) {
+		require.NoError(t, os.MkdirAll(b.agent, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(b.agent, "settings.json"), []byte(json), 0o600))
+	}
+	t.Run("exclude", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t)
+		settings(b, `{"workspace":{"exclude":["gen/"]}}`)
+		b.write("gen/a", "made\n")
+		b.write("a", "mine\n")
+		p, s := b.wrapped()
+		p.turn(s, "append gen/a more", "append a more")
+		require.Equal(t, []any{b.path("a")}, field[[]any](t, p.rewindTo(s, 0, nil), "restored"))
+		require.Equal(t, "made\nmore\n", b.read("gen/a"))
+	})
+	for name, prepare := range map[string]func(*box){
+		"budget": func(b *box) { settings(b, `{"workspace":{"maxFiles":2}}`) },
+		"home":   func(b *box) { b.home = b.work },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t)
+			prepare(b)
+			for _, f := range []string{"a", "b", "c"} {
+				b.write(f, "mine\n")
+			}
+			p, s := b.wrapped()
+			p.turn(s, "append a unnamed", "named c1 edit b", "append b named", "done c1")
+			list := p.call("_oino/checkpoints", map[string]any{"sessionId": s})
+			require.Contains(t, string(list), fmt.Sprintf(`"uncovered":[{"path":%q,"reason":"budget"`, b.work), "the checkpoint says so")
+			p.rewindTo(s, 0, nil)
+			require.Equal(t, "mine\nunnamed\n", b.read("a"), "not covered")
+			require.Equal(t, "mine\n", b.read("b"), "named by a tool")
+		})
+	}
+}

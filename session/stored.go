@@ -3,13 +3,14 @@ package session
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -236,17 +237,22 @@ func readFrom(f *logReader, p place, each func(journal.Line)) (*stored, error) {
 func judgeVersion(r *bufio.Reader, id string) error {
 	head, _ := r.Peek(headSize)
 	line, _, _ := bytes.Cut(head, []byte("\n"))
-	var v struct {
-		Version int `json:"version"`
+	named := versionName.FindSubmatch(line) // whatever else the line holds
+	if named == nil {
+		return nil
 	}
-	if json.Unmarshal(line, &v) != nil || v.Version <= formatVersion {
+	if n, err := strconv.ParseUint(string(named[1]), 10, 64); err == nil && n <= formatVersion {
 		return nil
 	}
 	if _, err := journal.Decode(slices.Clone(line)); err != nil && journal.HasSum(line) {
 		return nil // one of ours, damaged
 	}
-	return refuse(NewerVersion, "session %s was written by a newer oinod (log version %d; this one knows %d); use that one, nothing was touched", id, v.Version, formatVersion)
+	return refuse(NewerVersion, "session %s was written by a newer oinod (log version %d; this one knows %d); use that one, nothing was touched", id, named[1], formatVersion)
 }
+
+// versionName is where a first line says its version, of any size: no other key
+// of one has version in its name.
+var versionName = regexp.MustCompile(`"version"\s*:\s*(\d+)`)
 
 // readHeader judges a log by its first line, before anything of it is changed.
 func readHeader(root disk.Root, p place) (*headerRecord, error) {

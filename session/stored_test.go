@@ -264,6 +264,8 @@ func TestANewerLogIsRefusedByNameAndLeftUntouched(t *testing.T) {
 		"with sums of another kind":   append([]byte(`{"type":"session","version":9,"id":"x","sha":"0"}`+"\n"), 0, 1, 2, 0xff),
 		"and a tail that looks torn":  append(bytes.Clone(ours), rest[:len(rest)-9]...),
 		"in a line without a newline": ours[:len(ours)-1],
+		"with a number of any size":   append([]byte(`{"type":"session","version":99999999999999999999999}`), '\n'),
+		"in a very long first line":   append([]byte(`{"type":"session","version":2,"more":"`+strings.Repeat("x", 2*headSize)+`"}`), '\n'),
 	} {
 		require.NoError(t, os.WriteFile(path, newer, 0o600), name)
 		_, err := b.reg.Get(t.Context(), id)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,7 +10,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/oino-dev/oinod/fork"
 	"github.com/oino-dev/oinod/rpc"
 	"github.com/oino-dev/oinod/session"
 )
@@ -37,54 +35,18 @@ func (p *process) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, err := p.findAgentDir()
+	b, err := p.openBackend(log, session.Files, session.Workspace)
 	if err != nil {
 		return err
 	}
-	warning, err := checkAgentDir(dir)
-	if err != nil {
-		return err
-	}
-	p.warn(warning)
-	set, err := readSettings(dir, p.warn)
-	if err != nil {
-		return err
-	}
-
 	ctx, stop := orderlyEnd(ctx)
 	defer stop()
-	events := new(rpc.Events)
-	registry, err := session.OpenRegistry(session.Options{
-		Dir: dir, Limits: set.limits, App: "oinod " + version(), Event: events.Send, Tracked: p.tracked(set),
-	})
-	if err != nil {
-		return err
-	}
-	forker := fork.New(registry, set.handlers(p.env)...)
-	forker.Report = func(err error) { log.Warn().Err(err).Msg("a handler failed after a fork was made") }
-
-	endCompressing := compressIdle(ctx, registry, set.compressAfter, log)
-	served := rpc.Serve(ctx, rpc.Config{
-		In: p.stdin, Out: p.stdout,
-		Registry: registry, Forker: forker, Events: events,
-		Log: log, Version: version(), Limits: set.limits,
-		Tracking: []string{string(session.Files), string(session.Workspace)},
-	})
-	if served != nil {
-		served = fmt.Errorf("the client is gone: %w", served)
-	}
-	endCompressing()
-	// ctx may be done; what is open is closed all the same.
-	closed := registry.Shutdown(context.WithoutCancel(ctx))
-	return failed(errors.Join(served, closed))
-}
-
-// tracked is what tracking "workspace" covers.
-func (p *process) tracked(set settings) session.TrackedOptions {
-	return session.TrackedOptions{
-		MaxFiles: int(set.workspace.maxFiles), MaxBytes: int64(set.workspace.maxBytes),
-		Include: set.workspace.include, Exclude: set.workspace.exclude, Home: p.getenv("HOME"),
-	}
+	return failed(b.run(ctx, func(config rpc.Config) error {
+		if err := rpc.Serve(ctx, config); err != nil {
+			return fmt.Errorf("the client is gone: %w", err)
+		}
+		return nil
+	}))
 }
 
 // warn says what the user should know but nothing fails for, whatever the

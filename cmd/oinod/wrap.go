@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/oino-dev/oinod/fork"
 	"github.com/oino-dev/oinod/rpc"
 	"github.com/oino-dev/oinod/session"
 )
@@ -79,30 +78,16 @@ func (p *process) wrap(ctx context.Context, f wrapFlags, args []string) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	var tracking []string
+	tracking := []session.Tracking{session.Files}
 	switch session.Tracking(f.track) {
 	case session.Workspace:
-		tracking = []string{string(session.Workspace), string(session.Files)}
+		tracking = []session.Tracking{session.Workspace, session.Files}
 	case session.Files:
-		tracking = []string{string(session.Files)}
 	default:
 		return fmt.Errorf("--track is %q, want workspace or files", f.track)
 	}
 	if f.conversation != "on" && f.conversation != "off" {
 		return fmt.Errorf("--conversation is %q, want on or off", f.conversation)
-	}
-	dir, err := p.findAgentDir()
-	if err != nil {
-		return err
-	}
-	warning, err := checkAgentDir(dir)
-	if err != nil {
-		return err
-	}
-	p.warn(warning)
-	set, err := readSettings(dir, p.warn)
-	if err != nil {
-		return err
 	}
 	stderr := p.stderr
 	if f.logFile != "" {
@@ -119,46 +104,37 @@ func (p *process) wrap(ctx context.Context, f wrapFlags, args []string) error {
 		return err
 	}
 
-	events := new(rpc.Events)
-	registry, err := session.OpenRegistry(session.Options{
-		Dir: dir, Limits: set.limits, App: "oinod " + version(), Event: events.Send,
-	})
+	b, err := p.openBackend(log, tracking...)
 	if err != nil {
 		return err
 	}
-	forker := fork.New(registry, set.handlers(p.env)...)
-	forker.Report = func(err error) { log.Warn().Err(err).Msg("a handler failed after a fork was made") }
-
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	pipe := make(chan os.Signal, 1) // nobody reads it; see orderlyEnd
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
-	endCompressing := compressIdle(ctx, registry, set.compressAfter, log)
-	code, wrapped := rpc.Wrap(ctx, rpc.WrapConfig{
-		Config: rpc.Config{
-			In: p.stdin, Out: p.stdout,
-			Registry: registry, Forker: forker, Events: events,
-			Log: log, Version: version(), Limits: set.limits, Tracking: tracking,
-		},
-		Agent:        rpc.AgentCommand{Args: args, Env: p.env, Stderr: p.stderr},
-		Conversation: f.conversation == "on",
-		Signals:      signals,
+	code := 0
+	err = b.run(ctx, func(config rpc.Config) (err error) {
+		code, err = rpc.Wrap(ctx, rpc.WrapConfig{
+			Config:       config,
+			Agent:        rpc.AgentCommand{Args: args, Env: p.env, Stderr: p.stderr},
+			Conversation: f.conversation == "on",
+			Signals:      signals,
+		})
+		if _, ok := errors.AsType[*rpc.StartError](err); err == nil || ok {
+			return err
+		}
+		return fmt.Errorf("the client is gone: %w", err)
 	})
-	endCompressing()
-	closed := registry.Shutdown(context.WithoutCancel(ctx))
-	if start, ok := errors.AsType[*rpc.StartError](wrapped); ok {
+	if start, ok := errors.AsType[*rpc.StartError](err); ok {
 		return &exit{notStarted, start}
-	}
-	if wrapped != nil {
-		closed = errors.Join(fmt.Errorf("the client is gone: %w", wrapped), closed)
 	}
 	switch {
 	case code != 0:
-		return &exit{code, closed}
-	case closed != nil:
-		return failed(closed)
+		return &exit{code, err}
+	case err != nil:
+		return failed(err)
 	}
 	return nil
 }
