@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
@@ -159,7 +160,7 @@ func (j *job) pending() bool { return j.fail == nil && !j.done }
 func (a *act) see(j *job) view {
 	if s, ok := a.seen[j.Path]; ok && s.trusted {
 		if info, err := j.p.lstat(); err == nil && stampOf(info) == s.stamp {
-			return view{state: s.state, info: info, stamp: s.stamp}
+			return view{state: s.state, info: info, stamp: s.stamp, at: time.Now()}
 		}
 	}
 	v, _ := j.p.viewSelf(digest)
@@ -191,6 +192,16 @@ func (a *act) isStill(j *job, v view) bool {
 	was := v.state
 	was.Mode = j.From.Mode
 	return ok && id != (ident{}) && v.state.Mode == mode && was.Same(j.From)
+}
+
+// isLeft reports whether q, which has had another name, is what v saw at the job's
+// path.
+func (a *act) isLeft(j *job, v view, q place) (bool, error) {
+	if info, err := q.lstat(); err == nil && v.info != nil && v.stamp.settled(v.at) && stampOf(info).moved() == v.stamp.moved() {
+		return true, nil
+	}
+	now, _ := q.viewSelf(digest)
+	return a.isStill(j, now), now.cause
 }
 
 // byDepth are the jobs, outermost first.

@@ -3,6 +3,7 @@ package checkpoints
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/oino-dev/oinod/checkpoints/disk"
 )
@@ -16,35 +17,40 @@ type Captured struct {
 	State   State
 	Parents []Parent // see Touched.Parents: only the absent ones and those with a mode other than 0755
 	Err     string   // of an Uncovered state: what the disk said
+	// Changed is when it was last changed, or, of an Absent one, any name in its
+	// directory; zero where nobody can tell.
+	Changed time.Time
 }
 
 // Capture looks at the resolved path and puts its contents in the blob store
 // (the caller syncs it). A file over MaxKept has its digest taken only and is
 // Uncovered TooLarge. The error is the blob store's alone.
 func (w *Workspace) Capture(path string) (Captured, error) {
-	return w.capture(path, nil, nil)
+	c, _, err := w.capture(path, nil, nil)
+	return c, err
 }
 
 // CaptureAll captures every path, several at a time: most of a capture is
 // reading and compressing. An error names the first that could not be kept.
 func (w *Workspace) CaptureAll(paths []string) ([]Captured, error) {
-	all, errs := make([]Captured, len(paths)), make([]error, len(paths))
+	all, errs, views := make([]Captured, len(paths)), make([]error, len(paths)), make([]view, len(paths))
 	dirs := newParents()
 	each(len(paths), func(i int) string { return paths[i] }, func(h *handle, i int) {
-		all[i], errs[i] = w.capture(paths[i], dirs, h)
+		all[i], views[i], errs[i] = w.capture(paths[i], dirs, h)
 	})
 	for i, err := range errs {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", paths[i], err)
 		}
 	}
+	w.remember(paths, views)
 	return all, nil
 }
 
-func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, error) {
+func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, view, error) {
 	p, err := dirs.locate(w, path)
 	if err != nil {
-		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, nil
+		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, view{}, nil
 	}
 	v, err := p.view(dirs, h, func(f disk.File, size int64) (State, error) {
 		if size <= w.maxKept {
@@ -55,9 +61,22 @@ func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, er
 		return s, err
 	})
 	if err != nil {
-		return Captured{}, err
+		return Captured{}, v, err
 	}
-	return Captured{State: v.state, Parents: p.parentsOf(v), Err: v.err}, nil
+	return Captured{State: v.state, Parents: p.parentsOf(v), Err: v.err, Changed: p.changed(v)}, v, nil
+}
+
+// changed is Captured.Changed of what v saw at p.
+func (p place) changed(v view) time.Time {
+	info := v.info
+	if v.state.Kind == Absent {
+		info, _ = p.sibling(p.dir()).lstat()
+	}
+	if info == nil {
+		return time.Time{}
+	}
+	s := stampOf(info)
+	return time.Unix(0, max(s.mtime, s.ctime))
 }
 
 // keep takes a file into the blob store. A failure of the store is a takeError.

@@ -3,6 +3,8 @@ package checkpoints
 import (
 	"io/fs"
 	"slices"
+
+	"github.com/oino-dev/oinod/checkpoints/disk"
 )
 
 // finish gives directories their modes, innermost first, since one may close
@@ -80,11 +82,32 @@ func (a *act) finishDir(dir string, needed bool) {
 		}
 		return
 	}
+	if want&0o500 != 0o500 && a.shut(p, want) {
+		return
+	}
 	if err := twice(func() error { return p.disk.Chmod(p.rel, fileMode(want)) }); err != nil {
 		a.blame(dir, err)
 		return
 	}
 	a.touch(p, p.rel)
+}
+
+// shut gives a directory a mode that may keep its owner out, so that it cannot
+// be opened to be synced, nor what is below it: that is synced before, and the
+// mode through a handle. It reports false where there is no handle to be had.
+func (a *act) shut(p place, mode uint32) bool {
+	f, err := p.disk.OpenFile(p.rel, openDir, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	a.syncDirs()
+	if err := twice(func() error { return f.Chmod(fileMode(mode)) }); err != nil {
+		a.blame(p.path, err)
+	} else if err := disk.SyncOpen(f); err != nil {
+		a.unsynced[p.root.path(p.rel)] = err
+	}
+	return true
 }
 
 // finalMode is the mode that a directory shall have, if it is still one of

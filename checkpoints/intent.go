@@ -39,7 +39,7 @@ func (w *Workspace) intent(steps []Step) Intent {
 				}
 			}
 		}
-		if s.usesTemp() {
+		if s.usesTemp() || s.removes() && s.Aside == "" {
 			s.Temp = p.root.path(path.Join(near, path.Base(name)))
 		}
 		for i, a := range above {
@@ -80,6 +80,12 @@ func (s Step) goesWith(dir string) bool {
 // A link where nothing is comes at once, whole and over nobody, as it is.
 func (s Step) usesTemp() bool {
 	return s.writes() || s.To.Kind == Symlink && (s.From.Kind == File || s.From.Kind == Symlink)
+}
+
+// removes reports whether a step leaves nothing of a file or a link. It goes
+// under its temporary name first (see takeAway).
+func (s Step) removes() bool {
+	return s.To.Kind == Absent && (s.From.Kind == File || s.From.Kind == Symlink)
 }
 
 // writes reports whether a step puts other bytes at its path.

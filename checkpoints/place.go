@@ -114,6 +114,15 @@ func (p place) rename(q place) error {
 	return p.disk.Rename(p.rel, q.rel)
 }
 
+// exchange swaps what p and q are of, as one thing, where the system can:
+// errors.ErrUnsupported where not.
+func (p place) exchange(q place) error {
+	if p.in != nil && p.in == q.in {
+		return p.in.Exchange(path.Base(p.rel), path.Base(q.rel))
+	}
+	return p.disk.Exchange(p.rel, q.rel)
+}
+
 // link gives what is at p the name q as well.
 func (p place) link(q place) error {
 	if p.in != nil && p.in == q.in {
@@ -165,13 +174,34 @@ func openWithin(d disk.Root, dir string) (disk.Root, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return subdir{in}, true
+	return &subdir{Root: in}, true
 }
 
 // subdir is a directory below a root.
-type subdir struct{ *os.Root }
+type subdir struct {
+	*os.Root
+	self *os.File // the directory itself, once it was needed
+}
 
-func (r subdir) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
+func (r *subdir) Exchange(oldname, newname string) error {
+	if r.self == nil {
+		self, err := r.Root.Open(".")
+		if err != nil {
+			return err
+		}
+		r.self = self
+	}
+	return disk.ExchangeIn(r.self, oldname, r.self, newname)
+}
+
+func (r *subdir) Close() error {
+	if r.self != nil {
+		r.self.Close() // nothing was written through it
+	}
+	return r.Root.Close()
+}
+
+func (r *subdir) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
 	f, err := r.Root.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err // not f: a nil *os.File in a File is not nil
@@ -180,4 +210,4 @@ func (r subdir) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, er
 }
 
 // SyncDir is not called: directories are synced by their whole names.
-func (r subdir) SyncDir(string) error { return fs.ErrInvalid }
+func (r *subdir) SyncDir(string) error { return fs.ErrInvalid }

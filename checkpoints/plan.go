@@ -85,6 +85,8 @@ type Sight struct {
 	BlockedBy Kind
 	// Err says why a path is Uncovered as unreadable.
 	Err string
+	// Outside: it was not looked at, since it is in no root (any more).
+	Outside bool
 }
 
 // Step is one path that the plan changes.
@@ -249,6 +251,8 @@ func (d *decider) decide(t Touched) (*Step, *Failure) {
 		return fail(CodeNotCovered, "what it was before was not kept: "+t.Target.Reason.sentence())
 	case now.Kind == Uncovered && now.Reason == NotRegular:
 		return fail(CodeKindChanged, "is a pipe, socket or device now, which is never touched")
+	case t.Now.Outside:
+		return fail(CodeOutsideRoots, t.Now.Err)
 	case now.Kind == Uncovered && now.Reason == Unreadable:
 		return fail(CodeIO, "cannot be read now: "+t.Now.Err)
 	case now.Kind == Uncovered || now.Kind == Unknown:

@@ -126,18 +126,14 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 		err   error
 	}
 	results := make([]result, len(steps))
-	w.mu.Lock()
-	looked := w.looked
-	w.looked = nil
-	w.mu.Unlock()
-	dirs := newParents()
+	dirs, last := newParents(), w.lastSeen()
 	each(len(steps), func(i int) string { return steps[i].Path }, func(h *handle, i int) {
 		r := &results[i]
 		r.step = steps[i]
 		if r.err = ctx.Err(); r.err != nil {
 			return
 		}
-		v, err := w.inspect(r.step, looked[r.step.Path], dirs, h, f != nil)
+		v, err := w.inspect(r.step, last[r.step.Path], dirs, h, f != nil)
 		if err != nil {
 			r.err = err
 			return
@@ -187,22 +183,16 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 
 // inspect looks at a step's path, keeping what is there if save is set. What
 // was looked at a moment ago, and is in the store, is not read again.
-func (w *Workspace) inspect(s Step, l seen, dirs *parents, h *handle, save bool) (view, error) {
+func (w *Workspace) inspect(s Step, last seen, dirs *parents, h *handle, save bool) (view, error) {
 	p, err := dirs.locate(w, s.Path)
 	if err != nil {
 		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: cause(err).Error()}, nil
 	}
-	if l.trusted && (!save || w.blobs.Has(l.state.Digest)) {
-		v, err := p.view(dirs, h, nil)
-		if err == nil && v.info != nil && v.stamp == l.stamp {
-			v.state = l.state
-			return v, nil
-		}
-	}
 	if !save {
-		return p.view(dirs, h, digest)
+		return p.viewSince(last, dirs, h, digest)
 	}
-	return p.view(dirs, h, w.keep)
+	last.trusted = last.trusted && w.blobs.Has(last.state.Digest)
+	return p.viewSince(last, dirs, h, w.keep)
 }
 
 // blocked is Sight's Blocked and BlockedBy for what was seen at path.

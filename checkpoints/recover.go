@@ -11,10 +11,21 @@ package checkpoints
 //	as it was         -          begins anew
 //	nothing           there      goes on
 //	anything else     either     is a conflict
+//
+// Something else under the temporary name, where the path is as its step says,
+// is what somebody saved at the last moment (see supplant): it is kept there.
 func (a *act) takeStock() {
 	for _, j := range a.byDepth() {
 		if j.fail != nil {
 			continue
+		}
+		v, _ := j.p.view(nil, nil, digest)
+		if j.Temp != "" && a.isTo(j, v.state) {
+			if left, _ := j.temp.viewSelf(digest); left.info != nil && !left.state.Same(j.To) && !a.isFrom(j, left.state) {
+				j.failed(CodeConflict, "changed outside the session at the last moment; that is kept as %s", j.temp.path)
+				j.temp = place{}
+				continue
+			}
 		}
 		a.unstage(j) // what an unfinished file holds is made again
 		aside := false
@@ -22,7 +33,6 @@ func (a *act) takeStock() {
 			_, err := j.aside.lstat()
 			aside = err == nil
 		}
-		v, _ := j.p.view(nil, nil, digest)
 		switch {
 		case a.isTo(j, v.state) && !(aside && j.To.Kind == Absent && v.state.Kind == Absent):
 			j.done, j.away = true, aside

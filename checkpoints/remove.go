@@ -3,6 +3,7 @@ package checkpoints
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"syscall"
 )
@@ -111,16 +112,52 @@ func (a *act) removeOne(j *job, dirs *parents) {
 		j.changed(v)
 		return
 	}
-	if err := j.p.remove(); err != nil {
-		if notEmpty(err) {
-			j.failed(CodeKindChanged, "is a directory now that holds something")
-			return
-		}
-		j.failedIO("cannot be removed", err)
-		return
+	var err error
+	if j.Temp != "" && j.temp.dir() == j.p.dir() { // or nobody finds it any more as it is
+		err = a.takeAway(j, v)
+	} else {
+		err = j.p.remove()
 	}
-	j.done = true
-	a.touch(j.p, j.p.dir())
+	_, stranded := errors.AsType[strandedError](err)
+	switch {
+	case err == nil:
+		j.done = true
+		a.touch(j.p, j.p.dir())
+	case stranded:
+		j.failed(CodeConflict, "%v", err)
+		j.temp = place{}
+	case errors.Is(err, errAppeared):
+		j.changed(view{})
+	case notEmpty(err):
+		j.failed(CodeKindChanged, "is a directory now that holds something")
+	default:
+		j.failedIO("cannot be removed", err)
+	}
+}
+
+// takeAway removes the file or link that v has seen at the job's path. It looks
+// once more when nobody finds it by its name any more: what was saved after
+// the last look gets its name back.
+func (a *act) takeAway(j *job, v view) error {
+	if err := j.p.rename(j.temp); errors.Is(err, fs.ErrNotExist) {
+		return nil // gone already, which is what was asked
+	} else if err != nil {
+		return err
+	}
+	old, err := a.isLeft(j, v, j.temp)
+	switch {
+	case err != nil:
+	case !old:
+		err = errAppeared
+	default:
+		if err = twice(j.temp.remove); err == nil {
+			return nil
+		}
+	}
+	if back := twice(func() error { return j.p.publish(j.temp) }); back != nil {
+		return strandedError{j.temp.path, back}
+	}
+	return err
 }
 
 func notEmpty(err error) bool {

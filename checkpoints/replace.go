@@ -212,13 +212,19 @@ func (a *act) placeOne(j *job, h *handle) {
 			a.modes[identOf(v.info)] = j.To.Mode
 			a.mu.Unlock()
 			return j.p.chmod(v, j.To.Mode)
+		case j.Temp != "" && v.state.Kind == Absent:
+			return j.p.publish(j.temp)
 		case j.Temp != "":
-			return j.p.publish(j.temp, v.state.Kind != Absent)
+			return j.p.supplant(j.temp, j.To, func(q place) (bool, error) { return a.isLeft(j, v, q) })
 		}
 		return j.p.symlink(j.To.Target)
 	}()
 	_, late := errors.AsType[unconfirmed](err)
+	_, stranded := errors.AsType[strandedError](err)
 	switch {
+	case stranded:
+		j.failed(CodeConflict, "%v", err)
+		j.temp = place{} // is somebody else's now
 	case late:
 		j.doubted("is back, but the disk did not confirm it", err)
 	case errors.Is(err, errAppeared) || errors.Is(err, fs.ErrExist):

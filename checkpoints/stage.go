@@ -34,7 +34,7 @@ func (a *act) open() {
 func (a *act) stage() {
 	staged := map[*root][]*job{}
 	for _, j := range a.jobs {
-		if j.pending() && j.Temp != "" && !j.To.Same(j.From) {
+		if j.pending() && j.Temp != "" && j.usesTemp() && !j.To.Same(j.From) {
 			staged[j.temp.root] = append(staged[j.temp.root], j)
 		}
 	}

@@ -74,6 +74,12 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{identOf(info), info.Mode().Type(), modeOf(info), info.Size(), info.ModTime().UnixNano(), changeTime(info)}
 }
 
+// moved is s without what another name changes.
+func (s stamp) moved() stamp {
+	s.ctime = 0
+	return s
+}
+
 // settled reports whether a change after now, a moment before the stamp was
 // taken, would show in the stamp: clocks of file systems tick coarsely, some in
 // seconds.

@@ -36,7 +36,7 @@ func (k Kind) String() string {
 type Reason string
 
 const (
-	TooLarge   Reason = "too_large"   // a file over the limit for kept contents; its digest is known
+	TooLarge   Reason = "too_large"   // a file over the limit for kept contents; its digest may be known
 	NotRegular Reason = "not_regular" // a FIFO, a socket, a device
 	Unreadable Reason = "unreadable"  // any failure but "no such file"
 	Excluded   Reason = "excluded"    // ignore rules skipped it
@@ -52,12 +52,18 @@ type State struct {
 	Digest blobs.Digest // of a file or one too large
 	Target string       // of a symlink, its bytes as they are
 	Reason Reason       // of an uncovered path
+	// Stamp, of a file too large, is which file it was and when it last changed,
+	// in place of a digest that nobody took; 0 where that does not tell.
+	Stamp uint64
 }
 
 // Same reports whether a and b are the same known state: kind, bytes and
 // mode. An unknown state is the same as none. A file too large to keep is
-// the same as itself by its digest, kept or not.
+// the same as itself by its digest, kept or not, or by its stamp.
 func (s State) Same(o State) bool {
+	if s.Stamp != 0 && s.Stamp == o.Stamp {
+		return true
+	}
 	a, b := s.comparable(), o.comparable()
 	if a.Kind == Unknown || a.Kind == Uncovered || b.Kind == Unknown || b.Kind == Uncovered {
 		return false
@@ -82,6 +88,7 @@ type stateJSON struct {
 	Target      string        `json:"target,omitempty"`
 	TargetBytes []byte        `json:"targetBytes,omitempty"`
 	Reason      Reason        `json:"reason,omitempty"`
+	Stamp       uint64        `json:"stamp,omitempty"`
 }
 
 // MarshalJSON encodes s as the session log and intents hold it. Logs are
@@ -91,7 +98,7 @@ func (s State) MarshalJSON() ([]byte, error) {
 	if s.isPlainFile() {
 		return s.appendFile(make([]byte, 0, 128)), nil
 	}
-	j := stateJSON{Kind: s.Kind.String(), Mode: s.Mode, Size: s.Size, Reason: s.Reason}
+	j := stateJSON{Kind: s.Kind.String(), Mode: s.Mode, Size: s.Size, Reason: s.Reason, Stamp: s.Stamp}
 	if s.Digest != (blobs.Digest{}) {
 		j.Digest = &s.Digest
 	}
@@ -113,7 +120,7 @@ func (s *State) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return err
 	}
-	*s = State{Mode: j.Mode, Size: j.Size, Target: j.Target, Reason: j.Reason}
+	*s = State{Mode: j.Mode, Size: j.Size, Target: j.Target, Reason: j.Reason, Stamp: j.Stamp}
 	if j.TargetBytes != nil {
 		s.Target = string(j.TargetBytes)
 	}
@@ -131,7 +138,7 @@ func (s *State) UnmarshalJSON(b []byte) error {
 
 // isPlainFile reports whether s is a file with a digest and nothing else.
 func (s State) isPlainFile() bool {
-	return s.Kind == File && s.Digest != (blobs.Digest{}) && s.Target == "" && s.Reason == ""
+	return s.Kind == File && s.Digest != (blobs.Digest{}) && s.Target == "" && s.Reason == "" && s.Stamp == 0
 }
 
 const (

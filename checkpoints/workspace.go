@@ -40,7 +40,7 @@ type Workspace struct {
 	roots     []*root // none inside another, in the client's order
 
 	mu     sync.Mutex
-	looked map[string]seen // what LookAll has read, for the Prepare that follows
+	looked map[string]seen // files as they were last read, for who looks next; see remember
 }
 
 // contents is what a Workspace needs of a *blobs.Store.
@@ -101,9 +101,13 @@ func OpenWorkspace(c Config) (*Workspace, error) {
 			}
 		}
 		if !outermost {
-			if fi, err := os.Stat(r.real); err == nil && !fi.IsDir() {
+			switch fi, err := os.Stat(r.real); {
+			case err == nil && !fi.IsDir():
 				w.Close()
 				return nil, &PathError{r.spelled, badPath, "is no directory"}
+			case err != nil && !c.MayBeGone:
+				w.Close()
+				return nil, &PathError{r.spelled, badPath, fmt.Sprintf("cannot be opened as a directory: %v", cause(err))}
 			}
 			continue
 		}

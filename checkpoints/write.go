@@ -125,14 +125,21 @@ func (w *Workspace) replace(p place, old fs.FileInfo, s State, data []byte, uniq
 		return fmt.Errorf("%s: the directory %s cannot be written in: %w", p.path, p.root.path(p.dir()), cause(err))
 	}
 	if err == nil {
-		// The last look. Between it and the rename lies no work of ours.
+		// The last look.
 		if old != nil {
 			err = p.still(old)
 		}
-		if err == nil {
-			err = p.publish(temp, old != nil)
+		switch {
+		case err != nil:
+		case old != nil:
+			err = p.supplant(temp, s, func(q place) (bool, error) {
+				info, err := q.lstat()
+				return err == nil && stampOf(info).moved() == stampOf(old).moved(), err
+			})
+		default:
+			err = p.publish(temp)
 		}
-		if err != nil {
+		if _, stranded := errors.AsType[strandedError](err); err != nil && !stranded {
 			twice(temp.remove)
 		}
 	}
@@ -262,13 +269,9 @@ func (p place) own(f disk.File, mode uint32, to owner) error {
 // errAppeared is a path where something is that was not there a moment ago.
 var errAppeared = errors.New("something else appeared there at the last moment")
 
-// publish gives the file staged at temp the name p: in the place of what is
-// there (old set), or where nothing is, atomically and over nobody. The error of a
-// failed publish leaves both as they were.
-func (p place) publish(temp place, old bool) error {
-	if old {
-		return temp.rename(p)
-	}
+// publish gives the file staged at temp the name p, where nothing is,
+// atomically and over nobody. The error of a failed publish leaves both as they were.
+func (p place) publish(temp place) error {
 	err := temp.link(p)
 	switch {
 	case err == nil:
@@ -285,6 +288,60 @@ func (p place) publish(temp place, old bool) error {
 		return err
 	}
 	return temp.rename(p)
+}
+
+// strandedError is what somebody saved at a path in the last moment and what
+// could not be given its name back.
+type strandedError struct {
+	at  string // where it is
+	err error
+}
+
+func (e strandedError) Error() string {
+	return fmt.Sprintf("%v, and it is kept as %s, for it could not be put back: %v", errAppeared, e.at, cause(e.err))
+}
+
+func (e strandedError) Unwrap() error { return errAppeared }
+
+// supplant gives what is staged at temp, which is in state s, the name p in the
+// place of what is there, atomically. The two are swapped, and what was there is
+// removed if isOld knows it, now that nobody finds it by its name any more:
+// what was saved after the last look gets its name back. Where the system cannot
+// swap, that is lost, and there is no work of ours in that instant. A failed
+// supplant leaves both as they were, unless it is a strandedError.
+func (p place) supplant(temp place, s State, isOld func(place) (bool, error)) error {
+	err := temp.exchange(p)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return temp.rename(p)
+	case errors.Is(err, fs.ErrNotExist):
+		if _, lerr := temp.lstat(); lerr == nil {
+			return errAppeared // or rather, what was there has gone
+		}
+		return err
+	case err != nil:
+		return err
+	}
+	old, failed := isOld(temp)
+	switch {
+	case failed != nil:
+	case !old:
+		failed = errAppeared
+	default:
+		if failed = twice(temp.remove); failed == nil {
+			return nil
+		}
+	}
+	for range 2 {
+		if err := twice(func() error { return temp.exchange(p) }); err != nil {
+			return strandedError{temp.path, err}
+		}
+		if v, _ := temp.viewSelf(digest); v.state.Same(s) {
+			break
+		}
+		failed = errAppeared // saved once more meanwhile: the newest has the name
+	}
+	return failed
 }
 
 // still checks that p is what info is of.

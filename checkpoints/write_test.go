@@ -82,9 +82,11 @@ func TestAFileKeepsItsOwner(t *testing.T) {
 // fork is a disk on which one operation does something else.
 type fork struct {
 	disk.Root
-	link   func(old, new string) error
-	rename func(old, new string) error
-	open   func(name string, flag int) error
+	link     func(old, new string) error
+	rename   func(old, new string) error
+	exchange func(old, new string) error
+	remove   func(name string) error
+	open     func(name string, flag int) error
 }
 
 func (d fork) Link(old, new string) error {
@@ -103,6 +105,24 @@ func (d fork) Rename(old, new string) error {
 		}
 	}
 	return d.Root.Rename(old, new)
+}
+
+func (d fork) Exchange(old, new string) error {
+	if d.exchange != nil {
+		if err := d.exchange(old, new); err != nil {
+			return &os.LinkError{Op: "exchange", Old: old, New: new, Err: err}
+		}
+	}
+	return d.Root.Exchange(old, new)
+}
+
+func (d fork) Remove(name string) error {
+	if d.remove != nil {
+		if err := d.remove(name); err != nil {
+			return &fs.PathError{Op: "remove", Path: name, Err: err}
+		}
+	}
+	return d.Root.Remove(name)
 }
 
 func (d fork) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
@@ -145,7 +165,7 @@ func TestAFailedWriteLeavesWhatWasThere(t *testing.T) {
 	full := func(string, string) error { return syscall.ENOSPC }
 	for _, tr := range []tree{{"d/f": file("old")}, {"e": file("e")}} {
 		w, base := workspace(t, tr)
-		onFork(w, fork{link: full, rename: full})
+		onFork(w, fork{link: full, rename: full, exchange: full})
 		_, err := w.Write(base+"/d/f", []byte("new"), w.TempName())
 		require.ErrorIs(t, err, syscall.ENOSPC)
 		require.NotContains(t, err.Error(), ".oino-")
@@ -184,4 +204,26 @@ func TestATemporaryNameFitsBesideAnyName(t *testing.T) {
 	var e *PathError
 	_, err = w.Write("/etc/oinod-test", nil, w.TempName())
 	require.True(t, errors.As(err, &e))
+}
+
+// To put another file in the place of one needs no more than its directory: who
+// may not read or write a file is not to get around that through us.
+func TestWriteRefusesWhatMayNotBeReadOrWritten(t *testing.T) {
+	for _, forbidden := range []int{os.O_RDONLY, os.O_WRONLY} {
+		w, base := workspace(t, tree{"shut": file("old"), "open": file("old")})
+		onFork(w, fork{open: func(name string, flag int) error {
+			if name == "shut" && flag&(os.O_WRONLY|os.O_RDWR) == forbidden {
+				return syscall.EACCES
+			}
+			return nil
+		}})
+		before := treeOf(t, base)
+		_, err := w.Write(base+"/shut", []byte("new"), w.TempName())
+		require.ErrorContains(t, err, "permissions")
+		_, err = w.StateOf(base+"/shut", []byte("new"))
+		require.ErrorContains(t, err, "permissions")
+		require.Equal(t, before, treeOf(t, base))
+		_, err = w.Write(base+"/open", []byte("new"), w.TempName())
+		require.NoError(t, err)
+	}
 }

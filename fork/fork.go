@@ -132,6 +132,9 @@ func (f *Forker) Fork(ctx context.Context, s *session.Session, p Params, client 
 	if err != nil {
 		return Result{}, err
 	}
+	if err := f.registry.CheckRoots(s.Cwd(), p.AdditionalDirectories); err != nil {
+		return Result{}, err
+	}
 	handlers := f.with(client)
 	e := at.event(s, string(session.ForkConversation))
 	answer, err := ask(ctx, handlers, e)

@@ -14,6 +14,15 @@ func (f *Forker) with(client Handler) []Handler {
 	return append(slices.Clone(f.handlers), client)
 }
 
+type waitKey struct{}
+
+// WithWait is ctx with which it is told that handlers think: wait is called
+// before the first is asked, and what it returns after the last. Whoever calls
+// a Forker can let others go on meanwhile, for nothing changes.
+func WithWait(ctx context.Context, wait func() (over func())) context.Context {
+	return context.WithValue(ctx, waitKey{}, wait)
+}
+
 // asked reports whether h is one to ask before a fork, and not a command that
 // only hears of it.
 func asked(h Handler) bool {
@@ -24,6 +33,9 @@ func asked(h Handler) bool {
 // ask asks each handler once, in order, until one cancels. Its error is ctx's
 // alone: whatever a handler does wrong is an answer that cancels.
 func ask(ctx context.Context, handlers []Handler, e Event) (Answer, error) {
+	if wait, ok := ctx.Value(waitKey{}).(func() func()); ok && slices.ContainsFunc(handlers, asked) {
+		defer wait()()
+	}
 	for _, h := range handlers {
 		if err := ctx.Err(); err != nil {
 			return Answer{}, err

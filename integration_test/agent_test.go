@@ -40,6 +40,8 @@ import (
 //	wait FILE             works until there is such a file
 //	mode                  says the session's mode
 //	told                  says all that the model was told in this session
+//	fail                  answers with an error, and forgets the message
+//	forget                never answers
 //	exit N                ends in the middle of the turn
 //
 // How it is besides is in its arguments: see fake.
@@ -72,6 +74,7 @@ type fake struct {
 	deaf          bool   // does not end with its input
 	record        string // a file that gets every line it reads
 	loses         bool   // answers load and resume with an error
+	rewinds       fakeRewinds
 	out           *bufio.Writer
 	mu            sync.Mutex // of out, and of all below
 	sessions      map[string]*fakeSession
@@ -81,7 +84,7 @@ type fake struct {
 
 type fakeSession struct {
 	ID, Cwd, Mode string
-	Told          []string // what the model has heard
+	History       []fakeMessage // what the model has
 	cancel        chan struct{}
 	turn          sync.Mutex
 }
@@ -124,6 +127,12 @@ func fakeAgent(options []string) int {
 			f.record = value
 		case "loses":
 			f.loses = true
+		case "meta":
+			f.rewinds.meta = value
+		case "ids":
+			f.rewinds.ids = value
+		case "refuses":
+			f.rewinds.refuses = value
 		case "exit":
 			code, _ := strconv.Atoi(value)
 			return code
@@ -181,14 +190,24 @@ func (f *fake) take(line []byte) {
 		if f.version == 2 {
 			caps, info = "capabilities", "info"
 		}
-		f.answer(m.ID, fmt.Sprintf(`{"protocolVersion":%d,%q:%s,%q:{"name":%q,"version":"1"}}`, f.version, caps, f.caps, info, f.name))
+		meta := ""
+		if f.rewinds.meta != "" {
+			meta = `,"_meta":` + f.rewinds.meta
+		}
+		f.answer(m.ID, fmt.Sprintf(`{"protocolVersion":%d,%q:%s,%q:{"name":%q,"version":"1"}%s}`, f.version, caps, f.caps, info, f.name, meta))
+	case "_session/rewind":
+		f.answerRewind(m.ID, s, line)
 	case "session/new", "session/fork":
+		var history []fakeMessage
+		if s != nil && m.Method == "session/fork" {
+			var ok bool
+			if history, ok = f.forkOf(m.ID, s, line); !ok {
+				return
+			}
+		}
 		f.mu.Lock()
 		f.lastS++
-		made := &fakeSession{ID: fmt.Sprintf("agent-%d-%d", os.Getpid(), f.lastS), Cwd: m.Params.Cwd, Mode: "default"}
-		if s != nil && m.Method == "session/fork" {
-			made.Told = append(made.Told, s.Told...)
-		}
+		made := &fakeSession{ID: fmt.Sprintf("agent-%d-%d", os.Getpid(), f.lastS), Cwd: m.Params.Cwd, Mode: "default", History: history}
 		f.sessions[made.ID] = made
 		f.mu.Unlock()
 		f.keep(made)
@@ -205,8 +224,8 @@ func (f *fake) take(line []byte) {
 			return
 		}
 		if m.Method == "session/load" {
-			for _, told := range s.Told {
-				f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":%q}}`, told))
+			f.replay(s)
+			if len(s.History) > 0 {
 				f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"tool_call","toolCallId":"old","title":"old","kind":"edit","content":[{"type":"diff","path":%q,"oldText":"x","newText":"y"}]}`, filepath.Join(s.Cwd, "replayed.txt")))
 			}
 		}
@@ -240,6 +259,8 @@ func (f *fake) take(line []byte) {
 		s.cancel = cancelled
 		f.mu.Unlock()
 		go f.turn(m.ID, s, m.Params.Prompt, cancelled) // ends with the process
+	case "fake/unread": // reads nothing any more
+		select {}
 	case "fake/echo":
 		f.answer(m.ID, string(line[strings.Index(string(line), `"params":`)+9:strings.LastIndexByte(string(line), '}')]))
 	default:
@@ -328,11 +349,11 @@ func (f *fake) turn(id json.RawMessage, s *fakeSession, prompt []json.RawMessage
 		if json.Unmarshal(raw, &block) != nil {
 			continue
 		}
-		s.Told = append(s.Told, block.Text+block.Resource.Text)
 		if block.Text != "" {
 			script = block.Text
 		}
 	}
+	said := f.hears(s, prompt)
 	f.keep(s)
 	if f.version == 2 {
 		f.answer(id, `{}`)
@@ -345,11 +366,19 @@ func (f *fake) turn(id json.RawMessage, s *fakeSession, prompt []json.RawMessage
 			break
 		}
 	}
+	f.keep(s)
+	if reason == "forgotten" {
+		return
+	}
+	if reason == "failed" {
+		f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"failed"}}`, id))
+		return
+	}
 	if f.version == 2 {
 		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"state_update","state":"idle","stopReason":%q}`, reason))
 		return
 	}
-	f.answer(id, fmt.Sprintf(`{"stopReason":%q, "usage":{"totalTokens":1}}`, reason))
+	f.answer(id, fmt.Sprintf(`{"stopReason":%q, "usage":{"totalTokens":1}%s}`, reason, said))
 }
 
 func (f *fake) do(s *fakeSession, line string, cancelled chan struct{}) (stop string) {
@@ -376,8 +405,14 @@ func (f *fake) do(s *fakeSession, line string, cancelled chan struct{}) (stop st
 	var err error
 	switch words[0] {
 	case "say":
-		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":%q}}`, rest))
+		f.says(s, rest)
+	case "fail":
+		s.History = s.History[:len(s.History)-1]
+		return "failed"
+	case "forget":
+		return "forgotten"
 	case "tool", "named":
+		s.endMessage()
 		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":%q,"toolCallId":%q,"title":%q,"kind":%q,"status":"pending","locations":[{"path":%q}]}`, toolCall, args[0], "tool "+args[0], args[1], path(2)))
 		if words[0] == "named" {
 			f.ask(seen, fmt.Sprintf(`{"sessionId":%q}`, s.ID))
@@ -415,9 +450,9 @@ func (f *fake) do(s *fakeSession, line string, cancelled chan struct{}) (stop st
 			time.Sleep(2 * time.Millisecond)
 		}
 	case "mode":
-		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":%q}}`, s.Mode))
+		f.says(s, s.Mode)
 	case "told":
-		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":%q}}`, strings.Join(s.Told, "\n---\n")))
+		f.says(s, strings.Join(s.told(), "\n---\n"))
 	case "exit":
 		code, _ := strconv.Atoi(rest)
 		os.Exit(code)

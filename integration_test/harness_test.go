@@ -279,8 +279,14 @@ func (b *box) startNamed(name string, args ...string) *process {
 	if len(args) == 0 {
 		args = []string{"serve"}
 	}
+	return b.startProgram(name, append([]string{bin}, args...))
+}
+
+// startProgram starts anything that speaks as oinod does.
+func (b *box) startProgram(name string, argv []string) *process {
+	b.t.Helper()
 	p := &process{t: b.t, name: name, talk: &b.talk, answers: map[string]int{}, grown: make(chan struct{}), exited: make(chan struct{})}
-	p.cmd = exec.Command(bin, args...)
+	p.cmd = exec.Command(argv[0], argv[1:]...)
 	p.cmd.Dir = b.root
 	p.cmd.Env = b.environment()
 	p.cmd.Stderr = &stderrTo{talk: &b.talk, name: name}
@@ -288,6 +294,7 @@ func (b *box) startNamed(name string, args ...string) *process {
 	if b.unprivileged {
 		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
+	var err error
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(b.t, err)
 	out, err := p.cmd.StdoutPipe()

@@ -212,7 +212,7 @@ func (b *box) masked(umask string, lines []string, args ...string) string {
 // and with one that takes everything away it can still be used.
 func TestPrivateWhateverTheUmask(t *testing.T) {
 	t.Parallel()
-	for _, umask := range []string{"000", "022", "777"} {
+	for _, umask := range []string{"000", "022", "377", "777"} {
 		b := newBox(t)
 		b.dropPrivileges()
 		b.agent = filepath.Join(b.out, "deep", "er", "agent")
@@ -224,7 +224,8 @@ func TestPrivateWhateverTheUmask(t *testing.T) {
 			return string(l)
 		}
 		var made struct{ Result struct{ SessionID string } }
-		out := b.masked(umask, []string{line(1, "session/new", map[string]any{"cwd": b.work, "mcpServers": []any{}})}, "serve")
+		out := b.masked(umask, []string{line(1, "session/new", map[string]any{"cwd": b.work, "mcpServers": []any{},
+			"_meta": map[string]any{"oino": map[string]any{"tracking": "workspace"}}})}, "serve")
 		require.NoError(t, json.Unmarshal([]byte(strings.SplitN(out, "\n", 2)[0]), &made))
 		id := made.Result.SessionID
 		b.masked(umask, []string{
@@ -259,6 +260,7 @@ func TestPrivateWhateverTheUmask(t *testing.T) {
 			files++
 			return nil
 		}))
-		require.Greater(t, files, 8)
+		require.Greater(t, files, 14)
+		require.DirExists(t, filepath.Join(b.agent, "workspaces"))
 	}
 }

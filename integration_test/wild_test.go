@@ -25,7 +25,7 @@ type wild struct {
 	r     *rand.Rand
 	rules bool // the ignore rules change too
 	// later: what rules leave out may have been seen first within the span that
-	// a rewind is about: a tool named it, or the rules had changed.
+	// a rewind is about, because a tool named it.
 	later bool
 }
 
@@ -197,7 +197,9 @@ func (w *wild) back(then, before, now map[string]node, failed []string) {
 		return inA == inB && x.kind == y.kind && x.mode == y.mode && x.data == y.data
 	}
 	excused := func(path string) bool { // something of before that rules leave out lies there, or below
-		if w.ignorable(path) {
+		// A rule that is about directories leaves out nothing else.
+		covered := path == "ignored" && !w.rules && !w.later && then[path].kind != "" && then[path].kind != "dir"
+		if w.ignorable(path) && !covered {
 			return true
 		}
 		for p := range before {
@@ -227,9 +229,6 @@ func (w *wild) back(then, before, now map[string]node, failed []string) {
 			}
 		case same(path, now, then):
 		case excused(path) && (same(path, now, before) || w.later):
-		case path == "ignored" && then[path].kind == "dir":
-			// A rule that leaves out directories alone, and what came in the place
-			// of one: that one was there is not known.
 		case said[path] && same(path, now, before):
 		case now[path].kind == "dir" && excused(path) && (then[path].kind == "" || then[path].kind == "dir"):
 		default:
@@ -285,7 +284,7 @@ func TestWildTurns(t *testing.T) {
 func wildRound(t *testing.T, round int) {
 	w := &wild{box: newBox(t), r: killRand(9000 + round), rules: round%4 == 3}
 	r, user, tools := w.r, round%2 == 1, round%3 == 0
-	w.later = tools || w.rules
+	w.later = tools
 	t.Cleanup(w.openAll)
 	if round%8 != 7 {
 		w.write(".gitignore", "*.log\n/ignored/\n")

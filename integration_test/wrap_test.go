@@ -37,6 +37,12 @@ func (b *box) wrap(options ...string) *process {
 	}
 	args = append(append(args, "--"), fakeCommand(b.t, agent...)...)
 	p := b.start(args...)
+	p.answerSeen()
+	return p
+}
+
+// answerSeen answers the scripted agent, which asks whether it was heard.
+func (p *process) answerSeen() {
 	go func() { // ends with the process
 		for from := 0; ; {
 			m, i, err := p.await(func(_ int, m message) bool { return m.Method == seen }, "", from)
@@ -48,7 +54,6 @@ func (b *box) wrap(options ...string) *process {
 			}
 		}
 	}()
-	return p
 }
 
 // wrapped is wrap with initialize and a session in the workspace.
@@ -329,6 +334,21 @@ func TestP4_ids_as_they_were_spelled(t *testing.T) {
 	require.Zero(t, p.exit())
 }
 
+// What is ours to answer has to have an id that can be answered.
+func TestP4_ids_of_our_own_methods(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	p, s := b.wrapped("--track=files")
+	for _, id := range []string{"null", "1.5", "true", "{}", "[1]"} {
+		from := p.heardSoFar()
+		require.NoError(t, p.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"_oino/checkpoints","params":{"sessionId":%q}}`, id, s)))
+		m, _, err := p.await(func(_ int, m message) bool { return m.Error != nil }, "", from)
+		require.NoError(t, err, id)
+		require.Equal(t, id, string(m.ID))
+		require.Equal(t, -32600, m.Error.Code)
+	}
+}
+
 func TestP5_what_is_unknown_passes(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -362,19 +382,36 @@ func TestP5_what_is_unknown_passes(t *testing.T) {
 
 func TestP6_the_client_ends(t *testing.T) {
 	t.Parallel()
-	b := newBox(t)
-	pidFile := filepath.Join(b.out, "pid")
-	p, s := b.wrapped("deaf", "child="+pidFile, "--track=files")
-	p.turn(s, "say hello")
-	require.Eventually(t, func() bool { data, err := os.ReadFile(pidFile); return err == nil && len(data) > 1 }, patience, 10*time.Millisecond)
-	data, err := os.ReadFile(pidFile)
-	require.NoError(t, err)
-	var child int
-	fmt.Sscan(string(data), &child)
-	begun := time.Now()
-	require.Zero(t, p.exit(), "the client has ended in good order")
-	require.Less(t, time.Since(begun), 15*time.Second)
-	require.Eventually(t, func() bool { return syscall.Kill(child, 0) == syscall.ESRCH || isZombie(child) }, patience, 20*time.Millisecond)
+	for name, c := range map[string]struct {
+		options []string
+		unread  int // bytes that the agent leaves in its input
+	}{
+		"an agent that ignores it":           {[]string{"deaf"}, 0},
+		"one that ends and leaves a child":   {nil, 0},
+		"one that does not read":             {nil, 1 << 20},
+		"one that does not read and ignores": {[]string{"deaf"}, 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t)
+			pidFile := filepath.Join(b.out, "pid")
+			p, s := b.wrapped(append(c.options, "child="+pidFile, "--track=files")...)
+			p.turn(s, "say hello")
+			require.Eventually(t, func() bool { data, err := os.ReadFile(pidFile); return err == nil && len(data) > 1 }, patience, 10*time.Millisecond)
+			data, err := os.ReadFile(pidFile)
+			require.NoError(t, err)
+			var child int
+			fmt.Sscan(string(data), &child)
+			if c.unread > 0 {
+				require.NoError(t, p.send([]byte(`{"jsonrpc":"2.0","method":"fake/unread"}`)))
+				require.NoError(t, p.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"fake/any","params":{"x":%q}}`, strings.Repeat("x", c.unread))))
+			}
+			begun := time.Now()
+			require.Zero(t, p.exit(), "the client has ended in good order")
+			require.Less(t, time.Since(begun), 15*time.Second)
+			require.Eventually(t, func() bool { return syscall.Kill(child, 0) == syscall.ESRCH || isZombie(child) }, patience, 20*time.Millisecond)
+		})
+	}
 }
 
 // isZombie is whether a process has ended and nobody has asked how.
@@ -436,8 +473,8 @@ func TestP8_the_model_knows_what_was_kept(t *testing.T) {
 			}
 			p := start()
 			s := p.newSession(b.work)
-			p.call("session/set_mode", map[string]any{"sessionId": s, "modeId": "careful"})
 			p.turn(s, "say KEPT-ANSWER", "named c edit a.txt", "write a.txt kept-file", "done c")
+			p.call("session/set_mode", map[string]any{"sessionId": s, "modeId": "careful"})
 			p.turn(s, "say LOST-ANSWER", "named d edit b.txt", "write b.txt lost-file", "done d")
 			result := p.rewindTo(s, 1, map[string]any{"conversation": "rewind"})
 			require.Contains(t, field[string](t, result, "text"), "LOST-ANSWER")
@@ -462,7 +499,7 @@ func TestP8_the_model_knows_what_was_kept(t *testing.T) {
 			require.Contains(t, told, "KEPT-ANSWER")
 			require.NotContains(t, told, "LOST")
 			require.Contains(t, told, b.path("b.txt"), "it is said what was put back")
-			require.True(t, strings.HasSuffix(told, map[bool]string{false: "careful", true: "default"}[restart]), told)
+			require.True(t, strings.HasSuffix(told, "careful"), "it is set as it was: %s", told)
 
 			// It is one conversation, by the name that the client knows.
 			listed := p.call("session/list", map[string]any{})
@@ -579,14 +616,36 @@ func TestWrapOfASessionThatIsOpenElsewhere(t *testing.T) {
 	from := second.heardSoFar()
 	second.turn(s, "say it works all the same")
 	require.Equal(t, "it works all the same", second.said(from))
-	require.Zero(t, second.exit())
-
+	// When the other has gone, the next message is a checkpoint.
 	require.Len(t, first.entries(s), 1)
 	require.Zero(t, first.exit())
+	second.turn(s, "named c edit a.txt", "write a.txt two", "done c")
+	require.Len(t, second.entries(s), 2)
+	second.rewindTo(s, 1, nil)
+	require.Equal(t, "one", strings.TrimSpace(b.read("a.txt")))
+	require.Zero(t, second.exit())
+
 	third := b.wrap("--track=files", "store="+store)
 	third.initialize(nil)
 	third.call("session/load", map[string]any{"sessionId": s, "cwd": b.work, "mcpServers": []any{}})
-	require.Len(t, third.entries(s), 1)
+	require.Len(t, third.entries(s), 1, "what was rewound is listed no more")
+}
+
+// An agent that does not end when its client does keeps its session for some
+// seconds. Who comes back at once waits for it.
+func TestP7_the_process_before_is_still_leaving(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	store := t.TempDir()
+	first, s := b.wrapped("deaf", "--track=files", "store="+store)
+	first.turn(s, "named c edit a.txt", "write a.txt one", "done c")
+	first.in.Close()
+	second := b.wrap("--track=files", "store="+store)
+	second.initialize(nil)
+	second.call("session/load", map[string]any{"sessionId": s, "cwd": b.work, "mcpServers": []any{}})
+	require.Len(t, second.entries(s), 1)
+	require.Zero(t, second.exit())
+	require.Zero(t, first.exit())
 }
 
 func TestWrapWithoutConversation(t *testing.T) {
@@ -746,6 +805,55 @@ func TestWrapQueuedPrompts(t *testing.T) {
 }
 
 // A prompt that is called off while it is held never gets to the agent.
+// Some agents never answer the first of two prompts. The turn of the one that is
+// answered has ended all the same: what the user does then is the user's.
+func TestWrapPromptThatIsNeverAnswered(t *testing.T) {
+	t.Parallel()
+	needWorkspaceTracking(t)
+	b := newBox(t)
+	b.write("a.txt", "mine\n")
+	p, s := b.wrapped()
+	_, err := p.ask("session/prompt", promptParams(s, "say first\nforget"))
+	require.NoError(t, err)
+	p.untilHeard("first")
+	p.turn(s, "append a.txt the agent's")
+	b.write("a.txt", "mine\nthe agent's\nmine again\n")
+	var result json.RawMessage
+	require.Eventually(t, func() bool { // who was forgotten may still be at work
+		result, err = p.try("_oino/rewind", map[string]any{"sessionId": s, "entryId": p.entries(s)[0]})
+		return err == nil
+	}, patience, 100*time.Millisecond)
+	require.Contains(t, string(result), `"code":"conflict"`)
+	require.Equal(t, "mine\nthe agent's\nmine again\n", b.read("a.txt"))
+}
+
+// A path that the workspace does not cover, and that is named only when it has
+// been changed already, is not covered: what it was is not known.
+func TestWrapHintsThatComeTooLate(t *testing.T) {
+	t.Parallel()
+	for _, tracking := range []string{"--track=workspace", "--track=files"} {
+		t.Run(tracking, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t)
+			b.write(".gitignore", "ign/\n")
+			b.write("ign/late", "before\n")
+			b.write("ign/in-time", "before\n")
+			p, s := b.wrapped(tracking)
+			p.turn(s,
+				"named c1 edit ign/in-time", "write ign/in-time after", "done c1",
+				"write ign/late middle", "named c2 edit ign/late", "write ign/late after", "done c2",
+				"write ign/new middle", "named c3 edit ign/new", "write ign/new after", "done c3")
+			result := string(p.rewindTo(s, 0, nil))
+			require.Equal(t, "before\n", b.read("ign/in-time"), result)
+			for _, name := range []string{"ign/late", "ign/new"} {
+				require.Equal(t, "after\n", b.read(name), "never a state in between")
+				require.Contains(t, result, fmt.Sprintf(`{"path":%q,"error":`, b.path(name)))
+			}
+			require.Equal(t, 2, strings.Count(result, `"code":"not_covered"`), result)
+		})
+	}
+}
+
 func TestWrapCancelBeforeTheAgentHears(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -909,7 +1017,13 @@ func TestX9_wrap_heeds_the_settings(t *testing.T) {
 				b.write(f, "mine\n")
 			}
 			p, s := b.wrapped()
+			from := p.heardSoFar()
 			p.turn(s, "append a unnamed", "named c1 edit b", "append b named", "done c1")
+			require.Contains(t, p.said(from), "oinod: not all of the workspace is looked at", "the user is told")
+			p.turn(s, "say again")
+			require.Equal(t, 1, strings.Count(p.said(from), "oinod: "), "once")
+			p.turn(s, "/checkpoints")
+			require.Contains(t, p.said(from), " · 1 file · not all covered\n")
 			list := p.call("_oino/checkpoints", map[string]any{"sessionId": s})
 			require.Contains(t, string(list), fmt.Sprintf(`"uncovered":[{"path":%q,"reason":"budget"`, b.work), "the checkpoint says so")
 			p.rewindTo(s, 0, nil)

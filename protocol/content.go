@@ -31,7 +31,7 @@ type resourceFields struct {
 // UnmarshalJSON keeps b if it is a content block.
 func (c *Block) UnmarshalJSON(b []byte) error {
 	var f blockFields
-	if err := json.Unmarshal(b, &f); err != nil {
+	if err := json.Unmarshal(exactly(b, &f), &f); err != nil {
 		return err
 	}
 	if f.Type == nil || *f.Type == "" {
@@ -78,7 +78,7 @@ func (c Block) MarshalJSON() ([]byte, error) { return json.RawMessage(c).Marshal
 // Text is the block's text; ok is false for a block of another type.
 func (c Block) Text() (text string, ok bool) {
 	var f blockFields
-	if json.Unmarshal(c, &f) != nil || f.Type == nil || *f.Type != "text" || f.Text == nil {
+	if json.Unmarshal(exactly(c, &f), &f) != nil || f.Type == nil || *f.Type != "text" || f.Text == nil {
 		return "", false
 	}
 	return *f.Text, true

@@ -16,7 +16,7 @@ type AppendParams struct {
 
 // AppendEntry is one entry to add.
 type AppendEntry struct {
-	ID             string   `json:"id"`
+	ID             *string  `json:"id"`
 	Role           string   `json:"role"`
 	Content        *Content `json:"content"`
 	DisplayContent *Content `json:"displayContent"`
@@ -64,6 +64,8 @@ func (e *AppendEntry) check(at string) error {
 		return err
 	}
 	switch {
+	case e.ID != nil && *e.ID == "":
+		return wrong("%s.id is empty; leave it out for one of ours", at)
 	case e.Role == "tool" && e.ToolCallID == "":
 		return wrong("%s.toolCallId is missing", at)
 	case e.Role == "compaction" && e.Summary == "" && e.Content == nil:

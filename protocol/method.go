@@ -16,6 +16,7 @@ const (
 	SessionUpdate     = "session/update"             // notification to the client
 	RequestPermission = "session/request_permission" // request to the client
 	WriteTextFile     = "fs/write_text_file"         // request to the client
+	SessionRewind     = "_session/rewind"            // of some agents; in ACP there is none
 	SetMode           = "session/set_mode"
 	SetModel          = "session/set_model" // unstable in ACP
 	SetConfigOption   = "session/set_config_option"

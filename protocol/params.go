@@ -28,8 +28,8 @@ func wrong(format string, args ...any) error {
 type checker interface{ check() error }
 
 // Decode reads the params of a request into p, a pointer to one of this
-// package's Params. Absent params are an empty object. Every error is a
-// *ParamsError.
+// package's Params. Absent params are an empty object; names are exact, and of
+// the same name twice the last one counts. Every error is a *ParamsError.
 func Decode(params json.RawMessage, p any) error {
 	params = bytes.TrimSpace(params)
 	if len(params) == 0 || string(params) == "null" {
@@ -38,6 +38,7 @@ func Decode(params json.RawMessage, p any) error {
 	if params[0] != '{' {
 		return wrong("params must be an object")
 	}
+	params = exactly(params, p)
 	if err := json.Unmarshal(params, p); err != nil {
 		return decodeError(err)
 	}

@@ -86,16 +86,27 @@ type NewParams struct {
 
 // NewExtension says how the session is kept.
 type NewExtension struct {
-	Tracking string `json:"tracking"`
-	Persist  *bool  `json:"persist"`
+	Tracking string // which there are is not the wire's to say
+	Wished   bool   // tracking was given
+	Persist  *bool
 }
 
-func (p *NewParams) check() error {
-	return first(
-		need("cwd", p.Cwd),
-		oneOf("_meta.oino.tracking", p.Meta.Of().Tracking, "files", "workspace"),
-	)
+// UnmarshalJSON notes whether there is a wish.
+func (e *NewExtension) UnmarshalJSON(b []byte) error {
+	var f struct {
+		Tracking *string `json:"tracking"`
+		Persist  *bool   `json:"persist"`
+	}
+	if err := json.Unmarshal(exactly(b, &f), &f); err != nil {
+		return err
+	}
+	if *e = (NewExtension{Persist: f.Persist}); f.Tracking != nil {
+		e.Tracking, e.Wished = *f.Tracking, true
+	}
+	return nil
 }
+
+func (p *NewParams) check() error { return need("cwd", p.Cwd) }
 
 // NewResult is a session that was made.
 type NewResult struct {

@@ -18,6 +18,7 @@ const (
 	ToolCallUpdate          = "tool_call_update"
 	AvailableCommandsUpdate = "available_commands_update"
 	SessionInfoUpdate       = "session_info_update"
+	UserMessage             = "user_message"  // of version 2: a whole message
 	AgentMessage            = "agent_message" // of version 2: a whole message
 	StateUpdate             = "state_update"  // of version 2: whether the agent works
 )

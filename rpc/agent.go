@@ -40,10 +40,14 @@ const (
 	pipeGrace  = time.Second     // for what an agent that has ended left in its pipe
 )
 
+// MaxLeaving is about how long Wrap goes on after its client has ended: whoever
+// opens the same sessions then may have to wait for them as long.
+const MaxLeaving = agentGrace + killGrace + 2*time.Second
+
 // agent is the child process. Its group ends with it when it has to be ended:
 // an agent is often a script that waits for what it has started.
 type agent struct {
-	cmd *exec.Cmd
+	cmd *exec.Cmd      // nil: it is somebody else's process, behind a proxy chain's conductor
 	in  io.WriteCloser // its stdin
 	out *os.File       // its stdout
 
@@ -55,6 +59,44 @@ type agent struct {
 
 	ending sync.Once
 	made   atomic.Bool // we made it end
+	deaf   atomic.Bool // it has not read for long, and nobody waits for it any more
+}
+
+// agentInput is the agent's stdin. An agent that does not read holds up
+// whoever writes, as it should, but not when the client has gone: that would
+// never be seen.
+type agentInput struct {
+	*agent
+	clientGone func() bool
+}
+
+// errDeaf is a write to an agent that does not read.
+var errDeaf = errors.New("the agent does not read, and the client is gone")
+
+func (a agentInput) Write(b []byte) (n int, err error) {
+	f, ok := a.in.(interface{ SetWriteDeadline(time.Time) error })
+	if !ok {
+		return a.in.Write(b)
+	}
+	const often = time.Second
+	for still := time.Duration(0); ; {
+		if f.SetWriteDeadline(time.Now().Add(often)) != nil {
+			m, err := a.in.Write(b[n:])
+			return n + m, err
+		}
+		m, err := a.in.Write(b[n:])
+		n += m
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if still += often; m > 0 {
+			still = 0
+		}
+		if still >= agentGrace && a.clientGone() {
+			a.deaf.Store(true)
+			return n, errDeaf
+		}
+	}
 }
 
 func startAgent(c AgentCommand) (*agent, error) {
@@ -114,32 +156,60 @@ func (a *agent) wait() {
 // end ends the agent: it has some time to do so itself. It returns at once.
 func (a *agent) end() {
 	a.ending.Do(func() {
+		if a.cmd == nil { // we only hear it no more
+			_ = a.out.SetReadDeadline(time.Now())
+			close(a.ended)
+			return
+		}
+		select {
+		case <-a.ended: // by itself: what it has left running is its own affair
+			return
+		default:
+		}
+		grace := agentGrace
+		if a.deaf.Load() { // it has had that
+			grace = 0
+		}
 		a.work.Go(func() {
-			timer := time.NewTimer(agentGrace)
+			timer := time.NewTimer(grace)
 			defer timer.Stop()
 			select {
 			case <-a.ended:
-				return
-			case <-timer.C:
-			}
-			a.made.Store(true)
-			a.signalGroup(false)
-			// A child may outlive the one that was waited for.
-			look := time.NewTicker(killGrace / 20)
-			defer look.Stop()
-			for range 20 {
-				if <-look.C; a.groupGone() {
+				// A child may outlive the one that was waited for.
+				if a.groupGoneWithin(grace) {
 					return
 				}
+			case <-timer.C:
+				a.made.Store(true)
 			}
-			a.signalGroup(true)
+			a.signalGroup(false)
+			if !a.groupGoneWithin(killGrace) {
+				a.signalGroup(true)
+			}
 		})
 	})
+}
+
+// groupGoneWithin waits some time for the agent's group to end.
+func (a *agent) groupGoneWithin(limit time.Duration) bool {
+	const often = 50 * time.Millisecond
+	look := time.NewTicker(often)
+	defer look.Stop()
+	for range limit / often {
+		if a.groupGone() {
+			return true
+		}
+		<-look.C
+	}
+	return a.groupGone()
 }
 
 // agentName is what an agent is called before it has said its name, and for
 // good where it never does: its program, and of an interpreter the script.
 func agentName(args []string) string {
+	if len(args) == 0 {
+		return "agent" // of a proxy chain
+	}
 	base := func(arg string) string {
 		name := filepath.Base(arg)
 		return strings.TrimSuffix(name, filepath.Ext(name))

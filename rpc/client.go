@@ -35,6 +35,8 @@ type client struct {
 	lastID atomic.Int64
 	// nameOf is what the client calls the session with an id of ours.
 	nameOf func(sessionID string) string
+	// said is a text of ours with sessions as the client calls them; nil: as it is.
+	said func(text string) string
 	// hears of every event, whatever the client wants; nil: nobody does.
 	hears func(session.Event)
 
@@ -85,6 +87,9 @@ func (c *client) name(sessionID string) string {
 
 // words are something that we say to the user in the place of an agent.
 func (c *client) words(text string) protocol.Chunk {
+	if c.said != nil {
+		text = c.said(text)
+	}
 	chunk := protocol.Chunk{SessionUpdate: protocol.AgentMessageChunk, Content: protocol.TextBlock(text)}
 	if c.version.Load() > 1 { // which wants an id
 		chunk.MessageID = c.nextID()

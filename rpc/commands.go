@@ -36,10 +36,11 @@ func (n names) of(command string) string {
 }
 
 // command is the command that is called word, or "". With names of any kind
-// each also has its longer name.
+// each also has its longer name, unless that is in them for itself: it is
+// somebody else's.
 func (n names) command(word string) string {
 	for _, c := range commandList(nil) {
-		if n.of(c.Name) == word || n != nil && prefixed+c.Name == word {
+		if n.of(c.Name) == word || n != nil && prefixed+c.Name == word && n[word] == "" {
 			return c.Name
 		}
 	}
@@ -217,7 +218,11 @@ func (r *run) line(c choice) string {
 	if text := shorten(c.Text); text != "" {
 		parts = append(parts, text)
 	}
-	return strings.Join(append(parts, count(len(c.Files), "file")), " · ")
+	parts = append(parts, count(len(c.Files), "file"))
+	if len(c.Uncovered) > 0 {
+		parts = append(parts, "not all covered")
+	}
+	return strings.Join(parts, " · ")
 }
 
 func (r *run) checkpoints(ctx context.Context) (string, error) {

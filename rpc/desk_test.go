@@ -25,7 +25,8 @@ type desk struct {
 	sent int
 }
 
-func atDesk(t *testing.T) *desk {
+// Handlers have a say in forks.
+func atDesk(t *testing.T, handlers ...fork.Handler) *desk {
 	t.Helper()
 	w, agentDir := t.TempDir(), t.TempDir()
 	k := dial(t, func(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -39,7 +40,7 @@ func atDesk(t *testing.T) *desk {
 		}
 		defer func() { _ = registry.Shutdown(context.Background()) }()
 		return Serve(ctx, Config{
-			In: in, Out: out, Registry: registry, Forker: fork.New(registry), Events: events,
+			In: in, Out: out, Registry: registry, Forker: fork.New(registry, handlers...), Events: events,
 			Log: zerolog.Nop(), Version: "1.2.3", Limits: session.DefaultLimits,
 		})
 	})

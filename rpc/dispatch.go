@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/sourcegraph/jsonrpc2"
 
+	"github.com/oino-dev/oinod/fork"
 	"github.com/oino-dev/oinod/protocol"
 )
 
@@ -148,7 +149,7 @@ func (d *dispatcher) runOne(t *task) {
 	} else {
 		func() {
 			defer d.caught(t.method, func(err error) { o.err = err })
-			o.result, o.err = t.method.run(t.ctx, t)
+			o.result, o.err = t.method.run(fork.WithWait(t.ctx, func() func() { return d.letRead(t) }), t)
 			o.after = t.after
 		}()
 	}
@@ -185,22 +186,38 @@ func (d *dispatcher) caught(m *method, report func(error)) {
 // client may need them to find its answer.
 func (d *dispatcher) setAsking(t *task, n int) {
 	d.update(func(st *dispatchState) {
-		t.queue.asking += n
 		d.room.asking += n
 		d.room.wake()
-		if n < 0 || t.queue == st.common {
-			return
-		}
-		var left []*task
-		for _, w := range t.queue.waiting {
-			if w.method.reads {
-				d.work.Go(func() { d.runOne(w) })
-			} else {
-				left = append(left, w)
-			}
-		}
-		t.queue.waiting = left
+		d.passing(st, t.queue, n)
 	})
+}
+
+// letRead lets methods that only read pass t, which waits for somebody other
+// than the client, until over is called.
+func (d *dispatcher) letRead(t *task) (over func()) {
+	d.update(func(st *dispatchState) { d.passing(st, t.queue, 1) })
+	return func() { d.update(func(st *dispatchState) { d.passing(st, t.queue, -1) }) }
+}
+
+// passing notes that in q one more request (or, with -1, one less) may be
+// passed by methods that only read.
+func (d *dispatcher) passing(st *dispatchState, q *queue, n int) {
+	if q == nil {
+		return
+	}
+	q.asking += n
+	if n < 0 || q == st.common {
+		return
+	}
+	var left []*task
+	for _, w := range q.waiting {
+		if w.method.reads {
+			d.work.Go(func() { d.runOne(w) })
+		} else {
+			left = append(left, w)
+		}
+	}
+	q.waiting = left
 }
 
 // end takes no more requests and returns when those in hand are answered.

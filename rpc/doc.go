@@ -99,10 +99,19 @@
 //
 // Sessions. Each of the agent's has one of ours, found again by the agent's
 // name, the directory, and what the client calls it (session.Wrapped). Most
-// are called the same on both sides. A conversation that was rewound goes on
-// in a new session of the agent's, which with its first prompt is told what was
-// kept (proxy_conversation.go); the client keeps its name for it, and names are
-// exchanged in both directions.
+// are called the same on both sides. A conversation that was rewound goes on,
+// with the next prompt, where the agent has it: in its session, if it can go
+// back in that; in a fork of it, if it can make one that ends there
+// (proxy_rewind.go; what it offers, adverts.go; how it is told where,
+// anchors.go); else in a new session, which with its first prompt is told what
+// was kept (proxy_conversation.go). The agent never has both, its own messages
+// and a recap of them. The client keeps its name for the session, and names are
+// exchanged in both directions. What the agent still says in the session that was
+// left goes nowhere, and is answered by us (proxy_sessions.go); it is remembered
+// for a redo, and deleted with the conversation.
+//
+// In a proxy chain there is one stream, to the conductor. It is made two before
+// anything else (chain.go), and the agent is somebody else's to start and end.
 //
 // The end. When the client ends, the agent's input does, once it has all that
 // was held; it has some seconds to end, then its process group is ended. When

@@ -29,10 +29,13 @@ func (s *server) appendEntries(ctx context.Context, _ *task, p *protocol.AppendP
 // newEntry is what the session keeps of an entry on the wire.
 func newEntry(e protocol.AppendEntry) (session.NewEntry, error) {
 	n := session.NewEntry{
-		ID: e.ID, Role: session.Role(e.Role), Content: json.RawMessage("[]"),
+		Role: session.Role(e.Role), Content: json.RawMessage("[]"),
 		ToolCallID: e.ToolCallID, Status: e.Status,
 		Summary: e.Summary, KeepFrom: e.KeepFrom, TokensBefore: e.TokensBefore, TokensAfter: e.TokensAfter,
 		MessageID: e.MessageID,
+	}
+	if e.ID != nil {
+		n.ID = *e.ID
 	}
 	if e.Content != nil {
 		n.Content = e.Content.Raw()

@@ -48,10 +48,7 @@ func (s *server) forkSession(ctx context.Context, t *task, p *protocol.ForkSessi
 		return nil, err
 	}
 	if r.Cancelled {
-		return nil, &jsonrpc2.Error{
-			Code: protocol.CodeRefused, Message: "the fork was cancelled: " + r.Reason,
-			Data: new(mustEncode(map[string]string{"kind": protocol.KindForkCancelled, "reason": r.Reason})),
-		}
+		return nil, cancelledFork(r.Reason)
 	}
 	t.after = func() { s.announce(r.SessionID) }
 	result := protocol.ForkSessionResult{SessionID: r.SessionID}
@@ -59,6 +56,13 @@ func (s *server) forkSession(ctx context.Context, t *task, p *protocol.ForkSessi
 		result.Meta = &protocol.Meta[protocol.ForkExtension]{Oino: &protocol.ForkExtension{Text: textOf(r), Ahead: r.Ahead}}
 	}
 	return result, nil
+}
+
+func cancelledFork(reason string) error {
+	return &jsonrpc2.Error{
+		Code: protocol.CodeRefused, Message: "the fork was cancelled: " + reason,
+		Data: new(mustEncode(map[string]string{"kind": protocol.KindForkCancelled, "reason": reason})),
+	}
 }
 
 func textOf(r fork.Result) *string {

@@ -14,7 +14,8 @@ import (
 // as it was when it ended.
 type heard struct {
 	entries []session.NewEntry // ready for the log
-	text    [][]byte           // of the message under way, as it stands in a JSON string, in parts
+	message string             // what the agent calls the message under way; "": nothing
+	text    [][]byte           // of it, as it stands in a JSON string, in parts
 	blocks  []json.RawMessage  // of it, before text
 	calls   map[string]*heardCall
 	order   []string // of calls under way
@@ -41,11 +42,21 @@ const (
 	maxHeardField = 64 << 10
 )
 
+// of is what the agent calls the message that the next piece belongs to.
+// Another id begins another message.
+func (h *heard) of(id string) {
+	if id != h.message {
+		h.endMessage(false)
+		h.message = id
+	}
+}
+
 // chunk takes a piece of a message. content is a content block.
-func (h *heard) chunk(content []byte) {
+func (h *heard) chunk(content []byte, id string) {
 	if !isObject(content, span{0, len(content)}) {
 		return
 	}
+	h.of(id)
 	var kind, text json.RawMessage
 	for name, value := range members(content) {
 		switch name {
@@ -56,7 +67,7 @@ func (h *heard) chunk(content []byte) {
 		}
 	}
 	if string(kind) == `"text"` && len(text) > 1 && text[0] == '"' {
-		if !isPlain(text) {
+		if !isString(text) {
 			text = mustEncode(unquote(text)) // whatever it was, it can be kept now
 		}
 		h.plain(text)
@@ -99,9 +110,17 @@ func (h *heard) endText() {
 	}
 }
 
+// cutPrefix begins the ids of messages that were cut, and have none of the
+// agent's.
+const cutPrefix = "oino-cut-"
+
 // endMessage makes the message under way an entry. One that goes on is told
 // by an id that its parts have in common.
 func (h *heard) endMessage(goesOn bool) {
+	id := h.message
+	if !goesOn {
+		h.message = ""
+	}
 	if len(h.blocks) == 0 && len(h.text) == 0 {
 		h.cut = h.cut && goesOn
 		return
@@ -113,7 +132,10 @@ func (h *heard) endMessage(goesOn bool) {
 		h.cut = true
 	}
 	if h.cut {
-		e.MessageID = fmt.Sprintf("oino-cut-%d", h.whole)
+		e.MessageID = fmt.Sprintf("%s%d", cutPrefix, h.whole)
+	}
+	if id != "" {
+		e.MessageID = id
 	}
 	h.cut = goesOn
 	h.blocks = nil

@@ -28,36 +28,27 @@ const maxHints = 1000
 // hintsOf are the paths that a tool call names, absolute, each once.
 func hintsOf(call toolHints, cwd string) []string {
 	h := hints{cwd: cwd, seen: map[string]bool{}}
-	var locations []struct {
-		Path string `json:"path"`
+	// Each by itself: one that is wrong says nothing about the others.
+	for _, location := range elements(call.Locations) {
+		h.add(memberOf(location, "path"))
 	}
-	if json.Unmarshal(call.Locations, &locations) == nil {
-		for _, l := range locations {
-			h.add(l.Path)
+	for _, block := range elements(call.Content) {
+		if memberOf(block, "type") != "diff" {
+			continue
 		}
-	}
-	var content []struct {
-		Type    string `json:"type"`
-		Path    string `json:"path"`
-		Changes []struct {
-			Path    string `json:"path"`
-			OldPath string `json:"oldPath"`
-		} `json:"changes"`
-	}
-	if json.Unmarshal(call.Content, &content) == nil {
-		for _, c := range content {
-			if c.Type != "diff" {
-				continue
-			}
-			h.add(c.Path)
-			for _, change := range c.Changes {
-				h.add(change.Path)
-				h.add(change.OldPath)
-			}
+		h.add(memberOf(block, "path"))
+		for _, change := range elements(within(block, span{0, len(block)}, "changes").of(block)) {
+			h.add(memberOf(change, "path"))
+			h.add(memberOf(change, "oldPath"))
 		}
 	}
 	h.input(call.RawInput, 3)
 	return h.paths
+}
+
+// memberOf is the string that an object has under a name, or "".
+func memberOf(object []byte, name string) string {
+	return unquote(within(object, span{0, len(object)}, name).of(object))
 }
 
 type hints struct {

@@ -71,6 +71,21 @@ func (l *lineReader) view() (line, error) {
 	return line{}, l.err
 }
 
+// ahead waits for something and returns what can be had without waiting more:
+// lines, of which the last may be cut off. They are valid, and come again, until
+// skip or the next line. Nothing: next and view say why.
+func (l *lineReader) ahead() []byte {
+	if l.err != nil || l.max < headBytes {
+		return nil
+	}
+	_, _ = l.r.Peek(1) // an error comes again
+	lines, _ := l.r.Peek(l.r.Buffered())
+	return lines
+}
+
+// skip goes on behind n bytes of what is ahead.
+func (l *lineReader) skip(n int) { _, _ = l.r.Discard(n) } // they are there
+
 // ready reports whether the next line can be had without waiting.
 func (l *lineReader) ready() bool {
 	part, _ := l.r.Peek(l.r.Buffered())
@@ -133,6 +148,22 @@ func (l *lineWriter) add(b []byte) error {
 	}
 	if cap(l.buf) > 2*addedBytes {
 		l.buf = nil // of a line that was very long
+	}
+	return l.err
+}
+
+// addLines is add for lines that have their breaks.
+func (l *lineWriter) addLines(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	direct := len(b) >= addedBytes/2
+	if direct || len(l.buf)+len(b) >= addedBytes {
+		l.emit()
+	}
+	if direct {
+		l.out(b)
+	} else if l.err == nil {
+		l.buf = append(l.buf, b...)
 	}
 	return l.err
 }

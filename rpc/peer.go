@@ -21,6 +21,7 @@ type peer struct {
 	mu      sync.Mutex
 	waiting map[string]chan reply // nil: nobody answers any more
 	lastID  int
+	late    map[string]func(json.RawMessage) // who hears of answers for which nobody waits any more
 }
 
 // reply is the other side's answer, with bytes of its own.
@@ -38,6 +39,12 @@ func (p *peer) notify(method string, params json.RawMessage) error {
 }
 
 func (p *peer) call(ctx context.Context, id, method string, params json.RawMessage, result any) error {
+	return p.callOrLate(ctx, id, method, params, result, nil)
+}
+
+// callOrLate is call where an answer that comes when ctx has ended is not lost:
+// late gets the result of it (null of an error).
+func (p *peer) callOrLate(ctx context.Context, id, method string, params json.RawMessage, result any, late func(json.RawMessage)) error {
 	answer := make(chan reply, 1)
 	p.mu.Lock()
 	open := p.waiting != nil
@@ -70,17 +77,43 @@ func (p *peer) call(ctx context.Context, id, method string, params json.RawMessa
 		}
 		return json.Unmarshal(r.result, result)
 	case <-ctx.Done():
-		return ctx.Err()
+		if late == nil {
+			return errNoAnswer{ctx.Err()}
+		}
+		p.mu.Lock()
+		came := p.waiting == nil || p.waiting[id] == nil
+		if !came {
+			if p.late == nil {
+				p.late = map[string]func(json.RawMessage){}
+			}
+			p.late[id] = late
+			delete(p.waiting, id)
+		}
+		p.mu.Unlock()
+		if came { // just now, or there will be none
+			r := <-answer
+			late(r.result)
+		}
+		return errNoAnswer{ctx.Err()}
 	}
 }
 
+// errNoAnswer is a request that was not answered as long as anybody waited.
+type errNoAnswer struct{ error }
+
+func (e errNoAnswer) Unwrap() error { return e.error }
+
 // ask is call with an id of its own.
 func (p *peer) ask(ctx context.Context, method string, params json.RawMessage, result any) error {
+	return p.askOrLate(ctx, method, params, result, nil)
+}
+
+func (p *peer) askOrLate(ctx context.Context, method string, params json.RawMessage, result any, late func(json.RawMessage)) error {
 	p.mu.Lock()
 	p.lastID++
 	id := fmt.Sprintf("%s%d", p.prefix, p.lastID)
 	p.mu.Unlock()
-	return p.call(ctx, id, method, params, result)
+	return p.callOrLate(ctx, id, method, params, result, late)
 }
 
 // owns reports whether an answer with this id is one to a request of ours:
@@ -110,10 +143,16 @@ func (p *peer) hear(line []byte) {
 		}
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	late := p.late[m.ID]
 	if answer := p.waiting[m.ID]; answer != nil {
 		delete(p.waiting, m.ID)
 		answer <- r
+		late = nil
+	}
+	delete(p.late, m.ID)
+	p.mu.Unlock()
+	if late != nil {
+		late(r.result)
 	}
 }
 

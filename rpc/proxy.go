@@ -22,6 +22,9 @@ import (
 type WrapConfig struct {
 	Config // Tracking: what a session is tried with, in this order
 	Agent  AgentCommand
+	// Chain: there is no agent to start. In and Out are those of a component in a
+	// proxy chain, and the agent is what stands behind it there; see chain.
+	Chain bool
 	// Conversation: a rewind moves the agent's conversation too.
 	Conversation bool
 	// Signals are passed on to the agent, which then has little time to end.
@@ -42,7 +45,12 @@ func Wrap(ctx context.Context, c WrapConfig) (code int, err error) {
 	if len(c.Tracking) == 0 {
 		c.Tracking = []string{string(session.Files)}
 	}
-	a, err := startAgent(c.Agent)
+	var a *agent
+	if c.Chain {
+		a, err = joinChain(&c)
+	} else {
+		a, err = startAgent(c.Agent)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -68,6 +76,7 @@ type proxy struct {
 	passing               *method
 	again                 again
 	gone                  context.CancelCauseFunc // the client can no longer answer
+	rewindLimit           time.Duration           // how long the agent may take to go back
 
 	endOnce sync.Once
 	ending  sync.WaitGroup // of endAgent
@@ -82,6 +91,9 @@ type proxyState struct {
 	byAgent  map[string]*wrapped   // by what the agent calls them
 	byOurs   map[string]*wrapped   // by our own id
 	making   int                   // sessions that we are having made
+	early    earlyUpdates          // what was said of sessions meanwhile that nobody knows yet
+	live     map[string]bool       // sessions that the agent has open, by what it calls them
+	former   map[string]bool       // those that no client knows (any more)
 	lost     *lostSession
 	ended    bool // the agent is gone: nothing is pending any more
 
@@ -89,7 +101,8 @@ type proxyState struct {
 	embedded  bool // the agent takes resources in a prompt
 	resumes   bool // it can resume a session
 	forks     bool // it can fork one
-	version   int  // of the protocol, as the agent answered
+	adverts   adverts
+	version   int // of the protocol, as the agent answered
 }
 
 // request is one of the client's that the agent has not answered.
@@ -99,19 +112,20 @@ type request struct {
 	method  string
 	session *wrapped                   // nil: of none, or of one we know nothing of
 	params  map[string]json.RawMessage // of one that makes or opens a session
+	sent    chan struct{}              // of a prompt that was read: closed once all that goes with it is done
 }
 
 func newProxy(base context.Context, c WrapConfig, a *agent) *proxy {
 	prefix := "oino-" + rand.Text()[:8] + "-" // there may be another wrap behind or before us
 	p := &proxy{
-		config: c, log: c.Log, agent: a, held: newLoad(),
+		config: c, log: c.Log, agent: a, held: newLoad(), rewindLimit: rewindLimit,
 		fromClient: newLineReader(c.In, int(c.Limits.MaxMessageBytes)),
 		fromAgent:  newLineReader(a.out, int(c.Limits.MaxMessageBytes)),
 		clientOut:  &lineWriter{w: c.Out},
-		agentOut:   &lineWriter{w: a.in, broken: func(error) {}}, // how it ended is found out elsewhere
+		agentOut:   &lineWriter{w: agentInput{a, func() bool { return hungUp(c.In) }}, broken: func(error) {}}, // how it ended is found out elsewhere
 		state: proxyState{
 			pending: map[string][]*request{}, byClient: map[string]*wrapped{}, byAgent: map[string]*wrapped{},
-			byOurs: map[string]*wrapped{}, agentName: agentName(c.Agent.Args), version: protocol.Version,
+			byOurs: map[string]*wrapped{}, live: map[string]bool{}, former: map[string]bool{}, agentName: agentName(c.Agent.Args), version: protocol.Version,
 		},
 	}
 	p.toClient, p.toAgent = newPeer(p.clientOut, prefix), newPeer(p.agentOut, prefix)
@@ -122,10 +136,17 @@ func newProxy(base context.Context, c WrapConfig, a *agent) *proxy {
 	}}
 	p.server = &server{config: c.Config, host: p, filesOnly: !c.Conversation}
 	p.tasks = newDispatcher(base, c.Log, p.methods())
-	p.tasks.reply = func(t *task, resp *jsonrpc2.Response) error { return p.clientOut.write(answerLine(t.raw, resp)) }
+	p.tasks.reply = func(t *task, resp *jsonrpc2.Response) error {
+		if resp.Error != nil {
+			e := *resp.Error // others may have it too
+			e.Message = p.inClientsNames(e.Message)
+			resp.Error = &e
+		}
+		return p.clientOut.write(answerLine(t.raw, resp))
+	}
 	var open context.Context
 	open, p.gone = context.WithCancelCause(base)
-	p.client = &client{voice: p.toClient, tasks: p.tasks, log: c.Log, prefix: prefix, nameOf: p.nameOf, open: open}
+	p.client = &client{voice: p.toClient, tasks: p.tasks, log: c.Log, prefix: prefix, nameOf: p.nameOf, said: p.inClientsNames, open: open}
 	p.server.client = p.client
 	p.client.hears = p.hear
 	return p
@@ -146,6 +167,8 @@ func (p *proxy) methods() []*method {
 		prompt,
 		{name: protocol.SessionLoad, run: p.open},
 		{name: protocol.SessionResume, run: p.open},
+		{name: protocol.SessionFork, run: p.forkSession},
+		{name: protocol.SessionDelete, run: p.deleteSession},
 
 		reads(on(protocol.Entries, s.entries)),
 		reads(on(protocol.Checkpoints, s.checkpoints)),
@@ -184,7 +207,9 @@ func (p *proxy) run(ctx context.Context) (code int, err error) {
 			err = errors.Join(err, fmt.Errorf("writing to the client: %w", werr))
 			p.endAgent()
 		case s := <-p.config.Signals:
-			p.agent.pass(s)
+			if p.agent.cmd != nil {
+				p.agent.pass(s)
+			}
 			p.agent.end()
 		case <-ctx.Done():
 			ctx = context.Background()
@@ -249,16 +274,22 @@ func (p *proxy) readClient() error {
 // readAgent takes what the agent says, in order.
 func (p *proxy) readAgent() {
 	for {
-		ln, err := p.fromAgent.view()
-		if err != nil {
-			p.log.Debug().Err(err).Msg("the agent says no more")
-			return
-		}
-		logLine(p.log, "out", ln.bytes)
-		if ln.tooLong {
-			p.dropLong(ln.bytes)
+		lines := p.fromAgent.ahead()
+		if n := p.again.takes(p, lines); n > 0 {
+			logLine(p.log, "out", lines[:n-1])
+			p.fromAgent.skip(n)
 		} else {
-			p.agentSays(ln.bytes)
+			ln, err := p.fromAgent.view()
+			if err != nil {
+				p.log.Debug().Err(err).Msg("the agent says no more")
+				return
+			}
+			logLine(p.log, "out", ln.bytes)
+			if ln.tooLong {
+				p.dropLong(ln.bytes)
+			} else {
+				p.agentSays(ln.bytes)
+			}
 		}
 		if !p.fromAgent.ready() {
 			p.clientOut.flush()
@@ -268,13 +299,13 @@ func (p *proxy) readAgent() {
 
 // tooLong is the answer to a line that is longer than the limit, for want of
 // the line itself.
-func (p *proxy) tooLong(id json.RawMessage) []byte {
+func tooLong(id json.RawMessage, limit int) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
 	e := &jsonrpc2.Error{
 		Code:    protocol.CodeInvalidRequest,
-		Message: fmt.Sprintf("the message is longer than %d bytes (limits.maxMessageBytes)", p.fromClient.max),
+		Message: fmt.Sprintf("the message is longer than %d bytes (limits.maxMessageBytes)", limit),
 		Data:    new(mustEncode(protocol.ErrorData{Kind: protocol.KindMessageTooLarge})),
 	}
 	return answerLine(id, &jsonrpc2.Response{Error: e})
@@ -283,7 +314,7 @@ func (p *proxy) tooLong(id json.RawMessage) []byte {
 // refuseLong answers a line that nobody can read.
 func (p *proxy) refuseLong(to *lineWriter, head []byte) {
 	p.log.Warn().Msg("a message that is too long is not passed on")
-	_ = to.write(p.tooLong(headID(head))) // the writer keeps its error
+	_ = to.write(tooLong(headID(head), p.fromClient.max)) // the writer keeps its error
 }
 
 // dropLong sees to it that nobody waits for a line that the agent said in vain.
@@ -297,7 +328,7 @@ func (p *proxy) dropLong(head []byte) {
 	}
 	p.log.Warn().Msg("an answer that is too long is not passed on")
 	if r := p.answered(e.key()); r != nil {
-		p.end(r, p.tooLong(r.id))
+		p.end(r, tooLong(r.id, p.fromClient.max))
 	}
 }
 

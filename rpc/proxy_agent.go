@@ -10,9 +10,6 @@ import (
 // agentSays takes one line of the agent's. The bytes are those of the
 // reader's buffer.
 func (p *proxy) agentSays(line []byte) {
-	if p.again.takes(p, line) {
-		return
-	}
 	e := openLine(line)
 	switch {
 	case e.isAnswer():
@@ -40,14 +37,20 @@ func (p *proxy) toClientLine(line []byte) { _ = p.clientOut.add(line) } // the w
 func (p *proxy) agentSaysOf(e envelope) {
 	id := unquote(e.session.of(e.line))
 	w := p.byAgent(id)
-	if w == nil {
+	if w == nil && p.isFormer(id) {
+		p.answerFormer(e)
+		return
+	}
+	if w == nil || w.isUnknown() {
 		if u := updateOf(e); u.variant == protocol.AvailableCommandsUpdate {
 			// Some announce commands before they have said the session's id.
 			p.meet(id).learnCommands(u.commands)
 		}
-		if p.isMaking() && e.name() == protocol.SessionUpdate {
-			return // of the session that we are having made, whose id the client never sees
+		if e.name() == protocol.SessionUpdate && p.isEarly(id, e.line) {
+			return
 		}
+	}
+	if w == nil {
 		p.toClientLine(e.line)
 		return
 	}
@@ -117,7 +120,7 @@ type update struct {
 	variant                  string
 	all                      []byte
 	content, commands, state json.RawMessage
-	toolCall                 json.RawMessage // its id
+	toolCall, message        json.RawMessage // their ids
 }
 
 func updateOf(e envelope) (u update) {
@@ -137,6 +140,8 @@ func updateOf(e envelope) (u update) {
 			u.state = value
 		case "toolCallId":
 			u.toolCall = value
+		case "messageId":
+			u.message = value
 		}
 	}
 	return u

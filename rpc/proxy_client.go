@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/sourcegraph/jsonrpc2"
+
 	"github.com/oino-dev/oinod/protocol"
 )
 
@@ -35,8 +37,11 @@ func (p *proxy) clientSays(line []byte) {
 		if !p.tasks.cancelTurnThen(id, follow) {
 			p.pass(e, true)
 		}
+	case strings.HasPrefix(name, "_oino/") && e.id.to > 0 && !isID(e.id.of(line)):
+		r := invalid("id must be a string or a whole number")
+		_ = p.clientOut.write(answerLine(e.id.of(line), &jsonrpc2.Response{Error: &jsonrpc2.Error{Code: r.code, Message: r.msg}})) // the writer keeps its error
 	case strings.HasPrefix(name, "_oino/"),
-		(name == protocol.SessionPrompt || name == protocol.SessionLoad || name == protocol.SessionResume) && e.key() != "":
+		thoughtOver[name] && e.key() != "":
 		p.agentOut.flush() // this may take its time
 		p.tasks.take(name, p.task(e))
 	default:
@@ -53,6 +58,13 @@ func (p *proxy) clientSays(line []byte) {
 			p.pass(e, true)
 		}
 	}
+}
+
+// thoughtOver are the requests that we have to think about before they are
+// passed on.
+var thoughtOver = map[string]bool{
+	protocol.SessionPrompt: true, protocol.SessionLoad: true, protocol.SessionResume: true,
+	protocol.SessionFork: true, protocol.SessionDelete: true,
 }
 
 // task is a message for the dispatcher, with bytes of its own.

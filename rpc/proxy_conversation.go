@@ -3,9 +3,12 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/oino-dev/oinod/fork"
 	"github.com/oino-dev/oinod/protocol"
@@ -16,12 +19,30 @@ import (
 // the log: the agent knows the conversation up to an entry, and where that is
 // not the leaf, something was rewound since (or redone, and all is well
 // again). So a rewind has nothing to do here; the next prompt finds that the
-// agent has to be told, in a session that has heard nothing of the rest.
+// agent has to go back (proxy_rewind.go), or else to be told, in a session that
+// has heard nothing of the rest.
 
 // recap is what the agent has to be told with a prompt.
 type recap struct {
-	block   []byte // a content block; nil where there is nothing to tell
-	wrapped session.Wrapped
+	text    string           // "": nothing
+	short   bool             // the agent has the conversation itself
+	wrapped *session.Wrapped // what the session is called once the prompt is on its way; nil: as before
+}
+
+// block is the recap as a content block that goes before a prompt; nil where
+// there is nothing to tell. asText: it is then part of the text of the user's
+// message. A short one is, so that what the agent has of that message is known,
+// and can be told from others again (anchors.go).
+func (r *recap) block(embedded bool, prompt protocol.Blocks) (block []byte, asText bool) {
+	switch {
+	case r.text == "":
+		return nil, false
+	case !embedded || r.short && !callsCommand(prompt):
+		return protocol.TextBlock(r.text), true
+	}
+	return mustEncode(map[string]any{"type": "resource", "resource": map[string]string{
+		"uri": "oino:///conversation", "mimeType": "text/plain", "text": r.text,
+	}}), false
 }
 
 // maxRecap bounds what an agent is told of what was said, in bytes.
@@ -29,27 +50,102 @@ const maxRecap = 256 << 10
 
 // catchUp sees to it that the next prompt goes to a session of the agent's
 // that knows what the log has and nothing else. nil: it does already.
-func (p *proxy) catchUp(ctx context.Context, w *wrapped, kept *session.Session) (*recap, error) {
+//
+// A message for a command of the agent's own goes bare: what the agent has to be
+// told goes with the next one that is not.
+func (p *proxy) catchUp(ctx context.Context, w *wrapped, kept *session.Session, prompt protocol.Blocks) (*recap, error) {
 	now, ok := kept.Wrapped("")
 	if !p.config.Conversation || !ok || now.ID != w.id {
 		return nil, nil
 	}
-	if now.Knows == kept.LeafID() {
+	leaf, bare := kept.LeafID(), w.callsAgentsCommand(prompt)
+	if now.Knows != leaf || now.Doubt {
+		if was, ok := p.goOnEarlier(ctx, w, kept); ok {
+			now = was
+		}
+	}
+	if now.Knows == leaf && !now.Doubt {
 		if current := currentOf(now); current != w.agentID() {
 			p.rename(w, current) // one that was made for a prompt which was then called off
 		}
+		switch {
+		case bare:
+			return nil, nil
+		case now.Owed:
+			text, err := p.recapOf(ctx, kept, now.Since, now.PutBack)
+			return &recap{text: text, wrapped: &session.Wrapped{
+				Agent: p.agentName(), ID: w.id, Current: currentOf(now), Since: orStart(leaf), Hidden: true,
+			}}, err
+		case now.Back, len(now.PutBack) > 0: // for a prompt that was then called off, or it is a fork
+			return &recap{text: putBack(filesOf(kept, now)), short: true}, nil
+		}
 		return nil, nil
 	}
-	if now.Knows != "" {
+	if told := p.goBack(ctx, w, kept, now); told != nil {
+		if bare {
+			told.text = ""
+		}
+		return told, nil
+	}
+	if now.Knows != "" || now.Doubt {
 		if _, err := p.begin(ctx, w, kept); err != nil {
 			return nil, fmt.Errorf("the agent could not begin a conversation from the point it was rewound to: %w", err)
 		}
 	}
-	block, err := p.recapOf(ctx, kept)
+	at := &session.Wrapped{Agent: p.agentName(), ID: w.id, Current: w.agentID(), Since: orStart(leaf)}
+	text, err := p.recapOf(ctx, kept, at.Since, filesOf(kept, now))
 	if err != nil {
 		return nil, err
 	}
-	return &recap{block, session.Wrapped{Agent: p.agentName(), ID: w.id, Current: w.agentID()}}, nil
+	if bare && text != "" {
+		text, at.Owed, at.PutBack = "", true, filesOf(kept, now)
+	}
+	return &recap{text: text, wrapped: at}, nil
+}
+
+// earlier are sessions of the agent's in which the conversation was before and
+// that know just what the log has now, since a rewind was redone; the newest first.
+func (p *proxy) earlier(w *wrapped, kept *session.Session) (all []session.Wrapped) {
+	leaf := kept.LeafID()
+	for _, was := range slices.Backward(kept.Earlier(p.agentName(), w.id)) {
+		if leaf != "" && was.Knows == leaf && !was.Doubt {
+			was.Current = currentOf(was)
+			all = append(all, was)
+		}
+	}
+	return all
+}
+
+// goOnEarlier has the conversation go on in one of these, if the agent still has
+// it. was is what it is called from now on.
+func (p *proxy) goOnEarlier(ctx context.Context, w *wrapped, kept *session.Session) (was session.Wrapped, ok bool) {
+	before := w.agentID()
+	for _, was := range p.earlier(w, kept) {
+		var err error
+		if p.isLive(was.Current) {
+			p.rename(w, was.Current)
+		} else {
+			_, err = p.resume(ctx, w, kept, was.Current)
+		}
+		if err == nil {
+			p.setAs(ctx, w, was.Current)
+			err = kept.SetWrapped(ctx, was, false)
+		}
+		if err == nil {
+			return was, true
+		}
+		p.log.Info().Err(err).Str("session", w.id).Msg("the agent does not go on with an earlier conversation of its own")
+		p.rename(w, before)
+	}
+	return session.Wrapped{}, false
+}
+
+// orStart is an entry, or the place before the first.
+func orStart(entry string) string {
+	if entry == "" {
+		return session.Start
+	}
+	return entry
 }
 
 // currentOf is what the agent calls a session now.
@@ -68,7 +164,8 @@ func (p *proxy) begin(ctx context.Context, w *wrapped, kept *session.Session) (j
 		return nil, err
 	}
 	p.rename(w, id)
-	p.doneAsking()
+	p.doneAsking(id)
+	w.forgetNames("")
 	p.setAs(ctx, w, id)
 	return result, nil
 }
@@ -79,22 +176,22 @@ func (p *proxy) ask(ctx context.Context, method string, params map[string]json.R
 	ctx, cancel := context.WithTimeoutCause(ctx, holdLimit, fmt.Errorf("the agent did not answer %s within %v", method, holdLimit))
 	defer cancel()
 	p.update(func(st *proxyState) { st.making++ })
-	err = p.toAgent.ask(ctx, method, mustEncode(params), &result)
+	err = p.toAgent.askOrLate(ctx, method, mustEncode(params), &result, p.madeInVain)
+	if _, late := errors.AsType[errNoAnswer](err); late {
+		return nil, "", context.Cause(ctx)
+	}
 	if err == nil {
 		if id = unquote(within(result, span{0, len(result)}, "sessionId").of(result)); id == "" {
 			err = fmt.Errorf("the agent's answer to %s names no session", method)
 		}
 	}
 	if err != nil {
-		p.doneAsking()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
+		p.doneAsking("")
+		return nil, "", err
 	}
-	return result, id, err
+	p.lives(id)
+	return result, id, nil
 }
-
-func (p *proxy) doneAsking() { p.update(func(st *proxyState) { st.making-- }) }
 
 // setupOf is what a session like w is made with.
 func (p *proxy) setupOf(w *wrapped, kept *session.Session) map[string]json.RawMessage {
@@ -113,30 +210,46 @@ func (p *proxy) setupOf(w *wrapped, kept *session.Session) map[string]json.RawMe
 }
 
 // setAs sets the agent's session id as the editor has set w.
+// What it says of that is not for the editor, who has set it so.
 func (p *proxy) setAs(ctx context.Context, w *wrapped, id string) {
+	if !w.isMuted() {
+		w.mute(true)
+		defer w.mute(false)
+	}
+	ctx, cancel := context.WithTimeout(ctx, setLimit)
+	defer cancel()
 	w.mu.Lock()
 	settings := slices.Clone(w.settings)
 	w.mu.Unlock()
 	for _, s := range settings {
-		params := withMember(s.params, span{0, len(s.params)}, "sessionId", mustEncode(id))
-		if err := p.toAgent.ask(ctx, s.method, params, new(json.RawMessage)); err != nil {
-			p.log.Warn().Err(err).Str("method", s.method).Msg("a new conversation of the agent is not set as the old one was")
+		params := withMember(s.Params, span{0, len(s.Params)}, "sessionId", mustEncode(id))
+		if err := p.toAgent.ask(ctx, s.Method, params, new(json.RawMessage)); err != nil {
+			p.log.Warn().Err(err).Str("method", s.Method).Msg("a new conversation of the agent is not set as the old one was")
 		}
 	}
 }
 
-// recapOf is what was said, as one content block; nil where nothing was.
-func (p *proxy) recapOf(ctx context.Context, kept *session.Session) ([]byte, error) {
-	page, err := kept.Entries(ctx, session.EntriesQuery{Context: true})
+// setLimit is how long the agent may take for that.
+const setLimit = 20 * time.Second
+
+// recapOf is what was said up to an entry (session.Start: nothing), as one would
+// tell of it, and which files were put back; "" where nothing was.
+func (p *proxy) recapOf(ctx context.Context, kept *session.Session, through string, files []string) (string, error) {
+	if through == session.Start {
+		return putBack(files), nil
+	}
+	page, err := kept.Entries(ctx, session.EntriesQuery{Through: through, Context: true})
 	if err != nil || len(page.Entries) == 0 {
-		return nil, err
+		return putBack(files), err
 	}
 	var said []string
 	size, cut := 0, false
 	for _, e := range slices.Backward(page.Entries) {
 		line := spoken(e)
 		if size += len(line); size > maxRecap {
-			cut = true
+			if cut = true; len(said) == 0 { // else nothing at all would be told
+				said = append(said, "[…] "+strings.ToValidUTF8(line[len(line)-maxRecap:], ""))
+			}
 			break
 		}
 		if line != "" {
@@ -146,13 +259,8 @@ func (p *proxy) recapOf(ctx context.Context, kept *session.Session) ([]byte, err
 	slices.Reverse(said)
 	var b strings.Builder
 	b.WriteString("The conversation so far, as it was taken up again from an earlier point. Anything else that was said does not count any more.\n")
-	if files := kept.PutBack(); len(files) > 0 {
-		const most = 100
-		more := ""
-		if len(files) > most {
-			files, more = files[:most], fmt.Sprintf(" and %d more", len(files)-most)
-		}
-		fmt.Fprintf(&b, "Files that were put back as they were at that point: %s%s.\n", strings.Join(files, ", "), more)
+	if len(files) > 0 {
+		b.WriteString(filesLine(files))
 	}
 	if cut {
 		b.WriteString("The beginning is left out.\n")
@@ -160,14 +268,7 @@ func (p *proxy) recapOf(ctx context.Context, kept *session.Session) ([]byte, err
 	for _, line := range said {
 		b.WriteString("\n" + line + "\n")
 	}
-	var embedded bool
-	p.update(func(st *proxyState) { embedded = st.embedded })
-	if !embedded {
-		return protocol.TextBlock(b.String()), nil
-	}
-	return mustEncode(map[string]any{"type": "resource", "resource": map[string]string{
-		"uri": "oino:///conversation", "mimeType": "text/plain", "text": b.String(),
-	}}), nil
+	return b.String(), nil
 }
 
 // spoken is an entry as one would tell of it; "" for what need not be told.
@@ -229,7 +330,7 @@ func (p *proxy) session(ctx context.Context, id string) (*session.Session, error
 	if err != nil {
 		return nil, err
 	}
-	p.keepsIn(p.meet(id), s)
+	p.adopt(id, s)
 	return s, nil
 }
 
@@ -251,7 +352,9 @@ func (p *proxy) rewind(ctx context.Context, t *task, s *session.Session, rp sess
 		return r, err
 	}
 	if r.SessionID != "" {
-		if r.SessionID, err = p.place(ctx, t, w, s, r.SessionID, false); err != nil {
+		now, _ := s.Wrapped("")
+		at := placing{source: w, s: s, child: r.SessionID, setup: p.setupOf(w, s), putBack: filesOf(s, now)}
+		if r.SessionID, _, err = p.place(ctx, t, at); err != nil {
 			r.Reason = sentence(err.Error()) // the files are back, whatever the agent says
 		}
 	}
@@ -277,7 +380,10 @@ func (p *proxy) fork(ctx context.Context, t *task, s *session.Session, fp fork.P
 	if err != nil || r.SessionID == "" {
 		return r, err
 	}
-	if r.SessionID, err = p.place(ctx, t, p.byOurs(s.ID()), s, r.SessionID, fp.EntryID == ""); err != nil {
+	w := p.byOurs(s.ID())
+	now, _ := s.Wrapped("")
+	at := placing{source: w, s: s, child: r.SessionID, whole: fp.EntryID == "", setup: p.setupOf(w, s), putBack: filesOf(s, now)}
+	if r.SessionID, _, err = p.place(ctx, t, at); err != nil {
 		return fork.Result{}, err
 	}
 	hook.tell(ctx)
@@ -302,9 +408,20 @@ func (p *proxy) mayFork(c session.Conversation) error {
 	return &session.Error{Kind: session.BadParams, Msg: "conversations stay as they are here (wrap runs with --conversation=off); files can be brought back"}
 }
 
-// place finds a place with the agent for a fork of s that is made, and returns
-// what the client calls it. Without one there is no fork.
-func (p *proxy) place(ctx context.Context, t *task, source *wrapped, s *session.Session, child string, whole bool) (id string, err error) {
+// placing is a fork that is made and has no place with the agent yet.
+type placing struct {
+	source  *wrapped // nil: the agent's is not known
+	s       *session.Session
+	child   string
+	whole   bool                       // it is of the whole conversation
+	setup   map[string]json.RawMessage // what it is made with
+	putBack []string                   // paths of which the agent has to be told
+}
+
+// place finds a place with the agent for a fork, and returns what the client
+// calls it and what the agent answered. Without one there is no fork.
+func (p *proxy) place(ctx context.Context, t *task, f placing) (id string, result json.RawMessage, err error) {
+	source, s, child := f.source, f.s, f.child
 	defer func() {
 		if err != nil {
 			if left := p.config.Registry.Delete(context.WithoutCancel(ctx), child); left != nil {
@@ -314,40 +431,44 @@ func (p *proxy) place(ctx context.Context, t *task, source *wrapped, s *session.
 	}()
 	made, err := p.config.Registry.Get(ctx, child)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	setup := p.setupOf(source, s)
+	at := session.Wrapped{Agent: p.agentName(), PutBack: f.putBack}
 	fresh := true
 	var forks bool
 	p.update(func(st *proxyState) { forks = st.forks })
-	if now, ok := s.Wrapped(""); whole && forks && ok && source != nil && now.Knows == s.LeafID() {
-		params := p.setupOf(source, s)
-		params["sessionId"] = mustEncode(source.agentID())
-		if _, id, err = p.ask(ctx, protocol.SessionFork, params); err == nil {
-			fresh = false // its own fork knows it all
+	if now, ok := s.Wrapped(""); ok && source != nil && !now.Doubt {
+		at.Since, at.Hidden = now.Since, now.Hidden
+		params := maps.Clone(f.setup)
+		if f.whole && forks && now.Knows == s.LeafID() && !now.Owed {
+			params["sessionId"] = mustEncode(source.agentID())
+			result, id, err = p.ask(ctx, protocol.SessionFork, params)
+		} else {
+			result, id, err = p.forkAgent(ctx, source, s, now, made.LeafID(), params)
+		}
+		if fresh = err != nil; fresh { // else its own fork knows all that it should
+			p.log.Info().Err(err).Str("session", source.id).Msg("the agent does not fork its conversation there; the fork is told what was said")
 		}
 	}
 	if fresh {
-		if _, id, err = p.ask(ctx, protocol.SessionNew, setup); err != nil {
-			return "", fmt.Errorf("the agent could not begin a conversation for the fork: %w", err)
+		at.Since, at.Hidden = orStart(made.LeafID()), false // up to there it will be told
+		if result, id, err = p.ask(ctx, protocol.SessionNew, f.setup); err != nil {
+			return "", nil, fmt.Errorf("the agent could not begin a conversation for the fork: %w", err)
 		}
 	}
 	w := p.meet(id)
-	p.doneAsking()
-	w.setUp(setup)
+	p.doneAsking(id)
+	w.setUp(f.setup)
 	if source != nil {
-		source.mu.Lock()
-		settings := slices.Clone(source.settings)
-		source.mu.Unlock()
-		w.mu.Lock()
-		w.settings = settings
-		w.mu.Unlock()
+		w.setLike(source)
 		p.setAs(ctx, w, id)
 	}
-	if err := made.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: id}, fresh); err != nil {
-		return "", err
+	at.ID = id
+	if err := made.SetWrapped(ctx, at, fresh); err != nil {
+		return "", nil, err
 	}
 	p.keepsIn(w, made)
+	w.saveSettings(ctx)
 	after := t.after
 	t.after = func() {
 		if after != nil {
@@ -355,7 +476,7 @@ func (p *proxy) place(ctx context.Context, t *task, source *wrapped, s *session.
 		}
 		w.announce()
 	}
-	return id, nil
+	return id, result, nil
 }
 
 // laterHook is the client as a handler that hears of a fork only when it has a
@@ -403,10 +524,11 @@ func (p *proxy) open(ctx context.Context, t *task) (any, error) {
 	w.elsewhere = err != nil
 	w.mu.Unlock()
 	if kept != nil && p.config.Conversation {
-		if now, ok := kept.Wrapped(""); ok && now.ID == w.id && (now.Current != "" || now.Knows != kept.LeafID()) {
+		if now, ok := kept.Wrapped(""); ok && now.ID == w.id && (now.Current != "" || now.Doubt || now.Knows != kept.LeafID()) {
 			return p.reopen(ctx, t, w, kept, now)
 		}
 	}
+	w.replays(true)
 	t.passedOn = true
 	p.pass(e, false)
 	return nil, nil
@@ -423,8 +545,34 @@ func (p *proxy) findKept(ctx context.Context, w *wrapped, params protocol.OpenPa
 		return nil, err
 	}
 	p.keepsIn(w, kept)
+	w.setAsKept(kept)
 	return kept, nil
 }
+
+// foundAgain is where w is kept, when another process had that as the client
+// opened it: that may be over.
+func (p *proxy) foundAgain(ctx context.Context, w *wrapped) (*session.Session, error) {
+	w.mu.Lock()
+	elsewhere := w.elsewhere
+	w.mu.Unlock()
+	if !elsewhere {
+		return nil, nil
+	}
+	soon, cancel := context.WithTimeout(ctx, anotherLook)
+	defer cancel()
+	kept, err := p.findKept(soon, w, protocol.OpenParams{SessionID: w.id, Cwd: w.cwd(), AdditionalDirectories: w.directories()})
+	if err != nil && ctx.Err() == nil {
+		p.log.Info().Err(err).Str("session", w.id).Msg("the session is still kept elsewhere") // the user knows
+		return nil, nil
+	}
+	w.mu.Lock()
+	w.elsewhere = false
+	w.mu.Unlock()
+	return kept, err
+}
+
+// anotherLook is how long a prompt waits for a session that another process had.
+const anotherLook = 200 * time.Millisecond
 
 // opened takes the agent's answer to session/load or session/resume.
 func (p *proxy) opened(w *wrapped, r *request, good bool) {
@@ -432,10 +580,11 @@ func (p *proxy) opened(w *wrapped, r *request, good bool) {
 	w.mu.Lock()
 	elsewhere := w.elsewhere
 	w.mu.Unlock()
+	w.replays(false)
 	switch {
 	case elsewhere:
 	case good && ours == "":
-		p.tasks.put(w.id, func(ctx context.Context) { p.keep(ctx, w) })
+		p.tasks.put(w.id, func(ctx context.Context) { p.keep(ctx, w, "") })
 	case !good && ours != "":
 		lost := &lostSession{ours: ours, cwd: w.cwd(), at: p.config.Now()}
 		p.update(func(st *proxyState) { st.lost = lost })
@@ -448,7 +597,26 @@ func (p *proxy) opened(w *wrapped, r *request, good bool) {
 func (p *proxy) reopen(ctx context.Context, t *task, w *wrapped, kept *session.Session, now session.Wrapped) (any, error) {
 	var result json.RawMessage
 	opened := false
-	if now.Knows == kept.LeafID() || now.Knows == "" {
+	leaf := kept.LeafID()
+	asItIs := !now.Doubt && (now.Knows == leaf || now.Knows == "")
+	if now.Doubt || now.Knows != leaf {
+		for _, was := range p.earlier(w, kept) {
+			var err error
+			if result, err = p.resume(ctx, w, kept, was.Current); err == nil {
+				if err := kept.SetWrapped(ctx, was, false); err != nil {
+					return nil, err
+				}
+				opened = true
+				break
+			}
+			p.log.Info().Err(err).Str("session", w.id).Msg("the agent no longer has an earlier conversation")
+		}
+	}
+	if !opened && !asItIs {
+		_, _, err := p.cutOf(ctx, w, kept, now, kept.LeafID())
+		asItIs = err == nil // it can go back in it with the next prompt
+	}
+	if !opened && asItIs {
 		var err error
 		if result, err = p.resume(ctx, w, kept, currentOf(now)); err != nil {
 			p.log.Info().Err(err).Str("session", w.id).Msg("the agent no longer has the conversation; it will be told what was said")
@@ -460,7 +628,8 @@ func (p *proxy) reopen(ctx context.Context, t *task, w *wrapped, kept *session.S
 		if result, err = p.begin(ctx, w, kept); err != nil {
 			return nil, err
 		}
-		if err := kept.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id, Current: w.agentID()}, true); err != nil {
+		at := session.Wrapped{Agent: p.agentName(), ID: w.id, Current: w.agentID(), Since: orStart(leaf), PutBack: filesOf(kept, now)}
+		if err := kept.SetWrapped(ctx, at, true); err != nil {
 			return nil, err
 		}
 	}
@@ -488,6 +657,8 @@ func (p *proxy) resume(ctx context.Context, w *wrapped, kept *session.Session, i
 	p.rename(w, id)
 	w.mute(true)
 	defer w.mute(false)
+	w.replays(true)
+	defer w.replays(false)
 	method := protocol.SessionLoad
 	p.update(func(st *proxyState) {
 		if st.resumes {
@@ -496,6 +667,8 @@ func (p *proxy) resume(ctx context.Context, w *wrapped, kept *session.Session, i
 	})
 	params := p.setupOf(w, kept)
 	params["sessionId"] = mustEncode(id)
-	err = p.toAgent.ask(ctx, method, mustEncode(params), &result)
+	if err = p.toAgent.ask(ctx, method, mustEncode(params), &result); err == nil {
+		p.lives(id)
+	}
 	return result, err
 }

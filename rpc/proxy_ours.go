@@ -3,7 +3,9 @@ package rpc
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/oino-dev/oinod/protocol"
 )
@@ -33,7 +35,9 @@ func (p *proxy) initialized(e envelope) []byte {
 	has := func(all map[string]json.RawMessage, name string) bool {
 		return all[name] != nil && string(all[name]) != "null" && string(all[name]) != "false"
 	}
+	offers := advertsOf(e.result.of(e.line))
 	p.update(func(st *proxyState) {
+		st.adverts = offers
 		st.embedded = result.Capabilities.Prompt.EmbeddedContext
 		st.resumes, st.forks = has(result.Capabilities.Session, "resume"), has(result.Capabilities.Session, "fork")
 		if result.ProtocolVersion > 1 {
@@ -47,8 +51,12 @@ func (p *proxy) initialized(e envelope) []byte {
 	})
 	p.client.version.Store(int64(result.ProtocolVersion))
 
+	methods := extensions(p.methods())
+	if !p.config.Conversation {
+		methods = slices.DeleteFunc(methods, func(name string) bool { return name == protocol.Fork }) // which is refused
+	}
 	ours := mustEncode(protocol.AgentExtension{
-		Version: protocol.ExtensionVersion, Methods: extensions(p.methods()), Tracking: p.config.Tracking, Limits: p.config.Limits,
+		Version: protocol.ExtensionVersion, Methods: methods, Tracking: p.config.Tracking, Limits: p.config.Limits,
 	})
 	line := e.line
 	at := within(line, e.result, capabilities)
@@ -94,8 +102,16 @@ func (w *wrapped) names() names {
 	w.mu.Unlock()
 	n := names{}
 	for _, c := range commandList(nil) {
-		if taken[c.Name] {
-			n[c.Name] = prefixed + c.Name
+		longer := prefixed + c.Name
+		if taken[longer] {
+			n[longer] = longer // is not ours
+		}
+		if !taken[c.Name] {
+			continue
+		}
+		n[c.Name] = longer
+		for i := 2; taken[n[c.Name]]; i++ {
+			n[c.Name] = fmt.Sprintf("%s-%d", longer, i)
 		}
 	}
 	return n

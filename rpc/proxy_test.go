@@ -27,6 +27,7 @@ func (*nopCloser) Close() error { return nil }
 type between struct {
 	*proxy
 	client, agent *bytes.Buffer // what either was told
+	out           *os.File      // what the agent says, for readAgent
 }
 
 func newBetween(t testing.TB) *between {
@@ -49,9 +50,9 @@ func newBetween(t testing.TB) *between {
 		p.tasks.end()
 		require.NoError(t, registry.Shutdown(context.Background()))
 		require.NoError(t, r.Close())
-		require.NoError(t, w.Close())
+		_ = w.Close() // unless the agent has ended
 	})
-	return &between{p, client, &agentIn.Buffer}
+	return &between{p, client, &agentIn.Buffer, w}
 }
 
 // settle waits until nothing is under way.
@@ -275,41 +276,61 @@ func TestAgentName(t *testing.T) {
 }
 
 // Pieces of a message that look alike are passed on and kept like any others,
-// and what only looks alike is not taken for one.
+// and what only looks alike is not taken for one, however the lines come in.
 func TestPiecesThatLookAlike(t *testing.T) {
-	b := newBetween(t)
-	b.clientSays(fmt.Appendf(nil, `{"id":0,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`, t.TempDir()))
-	b.agentSays([]byte(`{"id":0,"result":{"sessionId":"s"}}`))
-	b.clientSays([]byte(`{"id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go on"}]}}`))
-	b.settle()
-	told(b.client)
-	var want, text strings.Builder
-	for _, piece := range []string{
-		`one `, `two `, `three\n`, `fo\"ur `, ``, `"text":"`, `five","text":"six `, `é`, `\ud83d\ude00`, "\x01", "\xff", `last`,
+	var lines, text strings.Builder
+	for i, piece := range []string{
+		`one `, `two `, `three\n`, `fo\"ur `, ``, `"text":"`, `five","text":"six `, `é`, `\ud83d\ude00`, `\x`, `\u12`, "\x01", "\xff",
+		`eight","n":"`, `"}},"z":{"a":{"b":"`, `last`, strings.Repeat("long ", 20_000),
 	} {
-		line := `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + piece + `"}}}}`
-		b.agentSays([]byte(line))
-		want.WriteString(line + "\n")
-		var decoded struct {
-			Params struct {
-				Update struct {
-					Content struct{ Text string }
+		for range 1 + 300*(i%2) { // more than is read at once, too
+			line := `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + piece + `"}}}}`
+			lines.WriteString(line + "\n")
+			var decoded struct {
+				Params struct {
+					Update struct {
+						Content struct{ Text string }
+					}
 				}
 			}
+			if json.Unmarshal([]byte(line), &decoded) == nil {
+				text.WriteString(decoded.Params.Update.Content.Text)
+			}
 		}
-		if json.Unmarshal([]byte(line), &decoded) == nil {
-			text.WriteString(decoded.Params.Update.Content.Text)
-		}
+		lines.WriteString(`{"method":"session/update","params":{"sessionId":"nobody's","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + piece + `"}}}}` + "\n")
 	}
-	b.agentSays([]byte(`{"id":1,"result":{"stopReason":"end_turn"}}`))
-	b.settle()
-	require.True(t, strings.HasPrefix(told(b.client), want.String()))
-	kept, err := b.session(t.Context(), "s")
-	require.NoError(t, err)
-	page, err := kept.Entries(t.Context(), session.EntriesQuery{})
-	require.NoError(t, err)
-	require.Len(t, page.Entries, 2)
-	got, err := kept.EntryText(page.Entries[1].ID)
-	require.NoError(t, err)
-	require.Equal(t, text.String(), got)
+	for _, size := range []int{1, 7, 1000, lines.Len()} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			b := newBetween(t)
+			b.clientSays(fmt.Appendf(nil, `{"id":0,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`, t.TempDir()))
+			b.agentSays([]byte(`{"id":0,"result":{"sessionId":"s"}}`))
+			b.clientSays([]byte(`{"id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go on"}]}}`))
+			b.settle()
+			told(b.client)
+			go func() {
+				defer b.out.Close()
+				said := lines.String() + `{"id":1,"result":{"stopReason":"end_turn"}}` + "\n"
+				for len(said) > 0 {
+					n := min(size, len(said))
+					if size == 1 && len(said) > 4000 {
+						n = 1000 // byte by byte at the end
+					}
+					_, _ = b.out.WriteString(said[:n])
+					said = said[n:]
+				}
+			}()
+			b.readAgent()
+			b.settle()
+			require.True(t, lines.String()+`{"id":1,"result":{"stopReason":"end_turn"}}`+"\n" == told(b.client), "every byte, in order")
+			kept, err := b.session(t.Context(), "s")
+			require.NoError(t, err)
+			page, err := kept.Entries(t.Context(), session.EntriesQuery{})
+			require.NoError(t, err)
+			require.Len(t, page.Entries, 2)
+			got, err := kept.EntryText(page.Entries[1].ID)
+			require.NoError(t, err)
+			require.Equal(t, text.Len(), len(got))
+			require.True(t, text.String() == got)
+		})
+	}
 }

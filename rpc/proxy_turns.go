@@ -44,17 +44,34 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 		return p.command(ctx, t, w, c)
 	}
 	kept, err := w.session(ctx)
+	if kept == nil && err == nil {
+		kept, err = p.foundAgain(ctx, w)
+	}
 	if err != nil {
 		w.tell("there is no checkpoint of this message", err)
 	}
 	if kept == nil {
 		t.passedOn = true
-		p.send(e, w.begins(e), nil, nil)
+		p.send(e, w.begins(e), nil, nil, nil)
 		return nil, nil
 	}
-	told, err := p.catchUp(ctx, w, kept)
+	told, err := p.catchUp(ctx, w, kept, params.Prompt)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // an agent that goes back is not called off, the prompt is
+	}
 	if err != nil {
 		return nil, err
+	}
+	message := session.NewEntry{Role: session.User, Content: params.Prompt.Raw()}
+	var before []byte
+	text := textOfBlocks(params.Prompt)
+	if told != nil {
+		var embedded, asText bool
+		p.update(func(st *proxyState) { embedded = st.embedded })
+		if before, asText = told.block(embedded, params.Prompt); asText {
+			text = told.text + text
+			message.Told = fingerprint(text)
+		}
 	}
 	held, cancel := context.WithTimeoutCause(ctx, seeLimit, fmt.Errorf("it was not safe within %v", seeLimit))
 	defer cancel()
@@ -64,7 +81,10 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 	w.mu.Unlock()
 	r := w.begins(e) // so that the end of another turn is not the end of this one
 	if err = keepHeard(held, kept, said); err == nil {
-		_, err = kept.Prompt(held, params.Prompt.Raw())
+		var ids []string
+		if ids, err = kept.Append(held, []session.NewEntry{message}); err == nil {
+			w.became(r, ids[0], text)
+		}
 	}
 	w.log.Unlock()
 	if ctx.Err() != nil && err != nil {
@@ -76,18 +96,20 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 			err = context.Cause(held)
 		}
 		w.tell("there is no checkpoint of this message, and what the agent does now cannot be taken back", err)
+	} else if blind := kept.Blind(); blind != nil {
+		w.tell(notSeen, fmt.Errorf("%s: %s", blind.Path, blind.Error))
 	}
 	t.passedOn = true
-	p.send(e, r, kept, told)
+	p.send(e, r, kept, told, before)
 	return nil, nil
 }
 
 // begins notes that a prompt is on its way to the agent.
 func (w *wrapped) begins(e envelope) *request {
-	r := &request{id: bytes.Clone(e.id.of(e.line)), key: e.key(), method: protocol.SessionPrompt, session: w}
+	r := &request{id: bytes.Clone(e.id.of(e.line)), key: e.key(), method: protocol.SessionPrompt, session: w, sent: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running = append(w.running, &turnRequest{request: r})
+	w.running = append(w.running, &turnRequest{request: r, begun: w.proxy.config.Now()})
 	w.hinted = map[string]bool{}
 	return r
 }
@@ -99,21 +121,33 @@ func (w *wrapped) ends(r *request) {
 	w.running = slices.DeleteFunc(w.running, func(t *turnRequest) bool { return t.request == r })
 }
 
-// send sends a prompt to the agent.
-func (p *proxy) send(e envelope, r *request, kept *session.Session, told *recap) {
+// became notes which entry a prompt became, and all its text that the agent gets.
+func (w *wrapped) became(r *request, entry, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.running {
+		if t.request == r {
+			t.entry, t.print = entry, fingerprint(text)
+		}
+	}
+}
+
+// send sends a prompt to the agent, with a block of ours before (nil: none).
+func (p *proxy) send(e envelope, r *request, kept *session.Session, told *recap, before []byte) {
+	defer close(r.sent)
 	if !p.await(r) {
 		r.session.ends(r)
 		return
 	}
-	if told != nil && told.block != nil {
+	if before != nil {
 		if prompt := within(e.line, e.params, "prompt"); isArray(e.line, prompt) {
-			e = openLine(withElement(e.line, prompt, told.block, true))
+			e = openLine(withElement(e.line, prompt, before, true))
 		}
 	}
 	line, _ := p.outbound(e)
 	_ = p.agentOut.write(append(bytes.Clone(line), '\n')) // how the agent ended is found out elsewhere
-	if told != nil {
-		if err := kept.SetWrapped(context.Background(), told.wrapped, false); err != nil {
+	if told != nil && told.wrapped != nil {
+		if err := kept.SetWrapped(context.Background(), *told.wrapped, false); err != nil {
 			p.log.Warn().Err(err).Msg("that the agent knows the conversation could not be kept")
 		}
 	}
@@ -170,45 +204,97 @@ func (w *wrapped) cancelled() {
 }
 
 // answered takes the answer to a prompt, before the client has it. In version
-// 2 a good one only says that the agent begins.
-func (w *wrapped) answered(r *request, good bool) {
+// 2 a good one only says that the agent begins. messageID is what the agent
+// calls the prompt, if it says so.
+func (w *wrapped) answered(r *request, good bool, messageID string) {
+	if r.sent != nil {
+		<-r.sent // the agent may be quicker than our disk
+	}
 	w.mu.Lock()
 	i := slices.IndexFunc(w.running, func(t *turnRequest) bool { return t.request == r })
 	if i < 0 {
 		w.mu.Unlock()
 		return
 	}
-	if good && w.proxy.client.version.Load() > 1 {
+	w.running[i].messageID = messageID
+	if good && w.proxy.client.version.Load() > 1 && !w.running[i].idled {
 		w.running[i].accepted = true
 		w.mu.Unlock()
 		return
 	}
+	w.name(w.running[i])
 	w.running = slices.Delete(w.running, i, i+1)
+	newest := i == len(w.running)
+	if newest { // some agents never answer the prompt before
+		for _, t := range w.running {
+			if t.cancelled.IsZero() {
+				t.cancelled = w.proxy.config.Now()
+			}
+		}
+	}
 	w.mu.Unlock()
-	w.endTurn()
+	w.endTurn(newest)
 }
 
 // idle ends the turns of version 2 that the agent has begun.
 func (w *wrapped) idle() {
 	w.mu.Lock()
 	before := len(w.running)
+	for _, t := range w.running {
+		if t.accepted {
+			w.name(t)
+		}
+	}
 	w.running = slices.DeleteFunc(w.running, func(t *turnRequest) bool { return t.accepted })
 	some := len(w.running) < before
+	if !some && before > 0 {
+		select {
+		case <-w.running[0].sent: // that is about this one, and came before the answer
+			w.running[0].idled = true
+		default:
+		}
+	}
 	w.mu.Unlock()
 	if some {
-		w.endTurn()
+		w.endTurn(false)
 	}
 }
 
+// busy takes back what idle noted before the answer to a prompt.
+func (w *wrapped) busy() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.running {
+		t.idled = false
+	}
+}
+
+// name notes what the agent calls a prompt that is done. What it says again
+// that is not what it was told is something else. The caller has mu.
+func (w *wrapped) name(t *turnRequest) {
+	if t.messageID == "" && t.print != "" {
+		t.messageID = t.echo.idOf(session.User, t.print, 1)
+	}
+	if t.entry == "" || t.messageID == "" {
+		return
+	}
+	if w.called == nil {
+		w.called = map[string]string{}
+	}
+	w.called[t.entry] = t.messageID
+}
+
 // endTurn writes down what the agent has said and, when it works on nothing
-// any more, what it leaves. Only the latter is waited for: who wants to read
+// any more, or not on the newest prompt, whose turn it is, what it leaves. Only the latter is waited for: who wants to read
 // the log, or to write to it, waits for the rest (see settled).
-func (w *wrapped) endTurn() {
+func (w *wrapped) endTurn(newest bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), seeLimit)
 	w.log.Lock()
 	w.mu.Lock()
-	over := len(w.running) == 0
+	over := newest || len(w.running) == 0
 	said := w.heard.take(over)
+	called := w.called
+	w.called = nil
 	w.mu.Unlock()
 	kept, err := w.session(ctx)
 	if err != nil || kept == nil {
@@ -227,6 +313,12 @@ func (w *wrapped) endTurn() {
 		defer cancel()
 		if err := errors.Join(err, keepHeard(ctx, kept, said)); err != nil {
 			w.tell("what this turn did could not be written down whole", err)
+		}
+		if len(called) == 0 {
+			return
+		}
+		if err := kept.NameMessages(ctx, called); err != nil {
+			w.proxy.log.Warn().Err(err).Str("session", w.id).Msg("what the agent calls a message could not be written down")
 		}
 	})
 }
@@ -259,7 +351,7 @@ func (p *proxy) endTurns() {
 		w.running = nil
 		w.mu.Unlock()
 		if runs {
-			w.endTurn()
+			w.endTurn(true)
 		}
 	}
 }
@@ -268,7 +360,7 @@ func (p *proxy) endTurns() {
 // business too.
 func (p *proxy) hear(e session.Event) {
 	if w := p.byOurs(e.SessionID); w != nil && e.Type == "checkpoint_failed" {
-		w.tell("the workspace could not be looked at, so a rewind may miss what this turn does", fmt.Errorf("%v", e.Data["error"]))
+		w.tell(notSeen, fmt.Errorf("%v", e.Data["error"]))
 	}
 }
 
@@ -282,16 +374,21 @@ func (w *wrapped) hear(u update) (before func()) {
 	w.mu.Lock()
 	w.spoke = w.proxy.config.Now()
 	if len(w.running) == 0 || w.ours == "" {
+		if w.replaying {
+			w.replay.hear(u)
+		}
 		w.mu.Unlock() // the replay of a session/load, or nobody's business
 		return nil
 	}
 	switch u.variant {
+	case protocol.UserMessageChunk, protocol.UserMessage:
+		w.running[0].echo.hear(u)
 	case protocol.AgentMessageChunk:
-		w.heard.chunk(u.content)
+		w.heard.chunk(u.content, messageID(u.message))
 	case protocol.AgentMessage:
 		if len(u.content) > 0 && u.content[0] == '[' {
 			for _, block := range elements(u.content) {
-				w.heard.chunk(block)
+				w.heard.chunk(block, messageID(u.message))
 			}
 		}
 	case protocol.ToolCallStart, protocol.ToolCallUpdate:
@@ -316,7 +413,7 @@ func (w *wrapped) hear(u update) (before func()) {
 		if unquote(u.state) == "idle" {
 			return w.idle
 		}
-		return nil
+		return w.busy
 	}
 	wait := w.write()
 	w.mu.Unlock()
@@ -332,7 +429,7 @@ func (w *wrapped) write() (wait func()) {
 	case !w.writing:
 		w.writing = true
 		w.lane.load.work.Go(func() {
-			w.endTurn()
+			w.endTurn(false)
 			w.settled()
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -358,11 +455,14 @@ func (w *wrapped) hint(call toolHints, id string) (before func()) {
 	if readingKinds[call.Kind] {
 		return nil
 	}
+	// Agents write before they say so: what has changed in the turn already is
+	// not what was there.
+	since := w.running[len(w.running)-1].begun
 	var requests []session.RecordRequest
 	for _, path := range hintsOf(call, unquote(w.setup["cwd"])) {
 		if !w.hinted[path] {
 			w.hinted[path] = true
-			requests = append(requests, session.RecordRequest{Paths: []string{path}}) // each fails alone
+			requests = append(requests, session.RecordRequest{Paths: []string{path}, Since: since}) // each fails alone
 		}
 	}
 	if len(requests) == 0 {

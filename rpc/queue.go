@@ -21,7 +21,7 @@ type method struct {
 	first func(params json.RawMessage)
 
 	common bool // belongs to no session: waits for none
-	reads  bool // changes nothing: may pass requests behind one that waits for the client
+	reads  bool // changes nothing: may pass requests behind one that waits for a hook or the client
 	prompt bool // session/cancel ends it
 }
 
@@ -57,7 +57,7 @@ type queue struct {
 	width   int // how many may run at a time
 	waiting []*task
 	running int
-	asking  int // of those running: waiting for the client to say something
+	asking  int // of those running: waiting for somebody to say something
 }
 
 // maxBatch is how many requests runAll gets at once, so that the first of

@@ -47,8 +47,10 @@ const coverageWait = time.Second
 func (s *server) newSession(ctx context.Context, t *task, p *protocol.NewParams) (any, error) {
 	meta := p.Meta.Of()
 	tracking := session.Tracking(meta.Tracking)
-	if tracking == "" {
+	if !meta.Wished {
 		tracking = session.Files
+	} else if tracking == "" {
+		return nil, &session.Error{Kind: session.TrackingUnavailable, Msg: "_meta.oino.tracking is empty; leave it out for the default"}
 	}
 	opened, err := s.config.Registry.Create(ctx, session.CreateParams{
 		Cwd: p.Cwd, AdditionalDirectories: p.AdditionalDirectories,

@@ -43,7 +43,7 @@ func TestAPromptIsEchoedBlockByBlock(t *testing.T) {
 }
 
 // A loaded session looks as it did: each entry with its id, what was meant to
-// be shown, tool calls once and then as updates, and none that was cut off.
+// be shown, tool calls once and then as updates, one that was cut off as it is.
 func TestLoadReplaysTheConversation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := atDesk(t)
@@ -73,6 +73,7 @@ func TestLoadReplaysTheConversation(t *testing.T) {
 			update(`"agent_message_chunk","messageId":"y","content":{"type":"text","text":"shown"}`),
 			update(`"agent_message_chunk","messageId":"s","content":{"type":"text","text":"what went before"}`),
 			update(`"tool_call","toolCallId":"e","status":"completed","title":"e"`),
+			update(`"tool_call","toolCallId":"d","status":"pending","title":"d"`),
 		}, said[:len(said)-2])
 		require.Contains(t, said[len(said)-2], "available_commands_update")
 		require.Equal(t, `{"result":{}}`, said[len(said)-1])
@@ -125,6 +126,11 @@ func TestSessionsAreListedAndRefused(t *testing.T) {
 			{"session/new", `{"cwd":"relative"}`, `"code":-32602`},
 			{"session/new", `{"cwd":"$W/none"}`, `"code":-32602`},
 			{"session/new", `{"cwd":"$W","_meta":{"oino":{"tracking":"workspace","persist":false}}}`, `"kind":"tracking_unavailable"`},
+			{"session/new", `{"cwd":"$W","_meta":{"oino":{"tracking":"magic"}}}`, `"code":-32602,"message":"there is no tracking \"magic\"; use \"files\" or \"workspace\"","data":{"kind":"tracking_unavailable"}`},
+			{"session/new", `{"cwd":"$W","_meta":{"oino":{"tracking":""}}}`, `"kind":"tracking_unavailable"`},
+			{"session/new", `{"cwd":"$W","_meta":{"oino":{"tracking":7}}}`, `"_meta.oino.tracking must be a string, not a number"`},
+			{"_oino/append", `{"sessionId":"id1","entries":[{"role":"custom","content":"","id":""}]}`, `"code":-32602`},
+			{"_oino/checkpoints", `{"sessionid":"id1"}`, `sessionId is missing`},
 			{"session/load", `{"sessionId":"id1","cwd":"/"}`, `"code":-32602`},
 			{"session/load", `{"sessionId":"no-such","cwd":"$W"}`, `"kind":"session_not_found"`},
 			{"session/fork", `{"sessionId":"id1","cwd":"/"}`, `and so does a fork of it`},

@@ -20,14 +20,18 @@ const maxPatches = 64 << 10
 
 // shorten is text on one line, cut where it gets long.
 func shorten(text string) string {
-	if len(text) > 8*maxWords {
-		text = strings.ToValidUTF8(text[:8*maxWords], "")
+	var line []rune
+	for word := range strings.FieldsSeq(text) {
+		if len(line) > 0 {
+			line = append(line, ' ')
+		}
+		for _, r := range word {
+			if line = append(line, r); len(line) > maxWords {
+				return string(line[:maxWords-1]) + "…"
+			}
+		}
 	}
-	text = strings.Join(strings.Fields(text), " ")
-	if utf8.RuneCountInString(text) <= maxWords {
-		return text
-	}
-	return string([]rune(text)[:maxWords-1]) + "…"
+	return string(line)
 }
 
 // ago is how long something is past, as people say it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,32 +25,36 @@ type wrapped struct {
 	agentsID  string // what the agent calls it
 	ours      string // our session, "": none
 	setup     map[string]json.RawMessage
-	settings  []setting
+	settings  []session.Setting
+	saving    bool            // these are on their way to the log
 	commands  json.RawMessage // the agent's own, an array
 	taken     map[string]bool // their names
 	running   []*turnRequest  // prompts that the agent works on
 	heard     heard
-	hinted    map[string]bool // paths of this turn that were looked at
-	spoke     time.Time       // the agent, last
-	muted     bool            // what the agent says of it is a replay that we asked for
-	told      bool            // the user knows that something is not kept
-	elsewhere bool            // it is kept, and cannot be now: in another process, say
-	writing   bool            // what was heard is on its way to the log
+	called    map[string]string // what the agent calls messages of the user, by entry: on its way to the log
+	replay    *named            // messages as the agent has named them when it opened the session here; nil: it has not
+	replaying bool              // it is doing so
+	hinted    map[string]bool   // paths of this turn that were looked at
+	spoke     time.Time         // the agent, last
+	muted     bool              // what the agent says of it is a replay that we asked for
+	told      map[string]bool   // what the user knows that is not kept
+	elsewhere bool              // it is kept, and cannot be now: in another process, say
+	writing   bool              // what was heard is on its way to the log
 
 	log sync.Mutex // held while something is on its way to the log; taken before mu
-}
-
-// setting is a mode or an option that the editor has set.
-type setting struct {
-	method, key string
-	params      json.RawMessage
 }
 
 // turnRequest is a prompt that the agent works on.
 type turnRequest struct {
 	*request
+	begun     time.Time
 	accepted  bool // version 2: it was answered, and is worked on
+	idled     bool // version 2: the agent was idle before it answered
 	cancelled time.Time
+	entry     string // that the prompt became; "": none
+	print     string // its fingerprint, as the agent has it
+	messageID string // what the agent calls it, if its answer said so
+	echo      named  // what the agent says again of the user's messages
 }
 
 // lostSession is one that the agent could not open again. A client that knows
@@ -78,9 +83,14 @@ func (p *proxy) byOurs(sessionID string) (w *wrapped) {
 	return w
 }
 
-func (p *proxy) isMaking() (making bool) {
-	p.update(func(st *proxyState) { making = st.making > 0 })
-	return making
+// inClientsNames is a text of ours for the client, who does not know our ids.
+func (p *proxy) inClientsNames(text string) string {
+	p.update(func(st *proxyState) {
+		for id, w := range st.byOurs {
+			text = strings.ReplaceAll(text, id, w.id)
+		}
+	})
+	return text
 }
 
 // nameOf is what the client calls a session of ours.
@@ -97,6 +107,7 @@ func (p *proxy) meet(id string) (w *wrapped) {
 		if w = st.byClient[id]; w == nil {
 			w = &wrapped{proxy: p, id: id, agentsID: id, lane: lane{load: p.held}}
 			st.byClient[id], st.byAgent[id] = w, w
+			delete(st.former, id)
 		}
 	})
 	return w
@@ -114,6 +125,10 @@ func (p *proxy) rename(w *wrapped, agentID string) {
 			w.learnCommands(stub.agentCommands())
 		}
 		st.byAgent[agentID] = w
+		if old != agentID {
+			st.former[old] = true
+		}
+		delete(st.former, agentID)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.agentsID = agentID
@@ -137,6 +152,7 @@ func (p *proxy) keepsIn(w *wrapped, s *session.Session) {
 func (p *proxy) forget(w *wrapped) {
 	p.update(func(st *proxyState) {
 		delete(st.byClient, w.id)
+		delete(st.live, w.agentID())
 		for id, other := range st.byAgent {
 			if other == w {
 				delete(st.byAgent, id)
@@ -195,8 +211,52 @@ func (w *wrapped) note(method string, e envelope) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.settings = slices.DeleteFunc(w.settings, func(s setting) bool { return s.method == method && s.key == key })
-	w.settings = append(w.settings, setting{method, key, bytes.Clone(e.params.of(e.line))})
+	set := session.Setting{Method: method, Key: key, Params: bytes.Clone(e.params.of(e.line))}
+	w.settings = slices.DeleteFunc(w.settings, func(s session.Setting) bool { return s.Method == method && s.Key == key })
+	w.settings = append(w.settings, set)
+	if w.saving {
+		return
+	}
+	w.saving = true
+	w.proxy.tasks.put("settings of "+w.id, w.saveSettings) // what follows need not wait for it
+}
+
+// saveSettings writes down how the session is set.
+func (w *wrapped) saveSettings(ctx context.Context) {
+	w.mu.Lock()
+	w.saving = false
+	settings := slices.Clone(w.settings)
+	w.mu.Unlock()
+	kept, err := w.session(ctx)
+	if err == nil && kept != nil {
+		err = kept.Set(ctx, slices.DeleteFunc(settings, func(s session.Setting) bool { return len(s.Params) > maxSetting || !json.Valid(s.Params) })...)
+	}
+	if err != nil {
+		w.proxy.log.Warn().Err(err).Str("session", w.id).Msg("how a session is set could not be written down")
+	}
+}
+
+// maxSetting bounds what is kept of a setting, in bytes.
+const maxSetting = 64 << 10
+
+// setAsKept takes over how the session was set when it was last open.
+func (w *wrapped) setAsKept(kept *session.Session) {
+	settings := kept.Settings()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.settings) == 0 {
+		w.settings = settings
+	}
+}
+
+// setLike has w set as another session is.
+func (w *wrapped) setLike(other *wrapped) {
+	other.mu.Lock()
+	settings := slices.Clone(other.settings)
+	other.mu.Unlock()
+	w.mu.Lock()
+	w.settings = settings
+	w.mu.Unlock()
 }
 
 func (w *wrapped) setUp(params map[string]json.RawMessage) {
@@ -219,12 +279,18 @@ func (w *wrapped) directories() (dirs []string) {
 	return dirs
 }
 
+// notSeen is what the user is told of a turn that is not covered.
+const notSeen = "not all of the workspace is looked at, so a rewind may miss what this turn does"
+
 // tell tells the user, once, that something is not kept.
 func (w *wrapped) tell(what string, err error) {
 	w.proxy.log.Warn().Err(err).Str("session", w.id).Msg(what)
 	w.mu.Lock()
-	told := w.told
-	w.told = true
+	told := w.told[what]
+	if w.told == nil {
+		w.told = map[string]bool{}
+	}
+	w.told[what] = true
 	w.mu.Unlock()
 	if !told {
 		w.proxy.client.notify(protocol.SessionUpdate, protocol.UpdateParams{SessionID: w.id, Update: w.proxy.client.words(fmt.Sprintf(
@@ -247,12 +313,12 @@ func (p *proxy) answer(r *request, e envelope) {
 		return
 	case r.method == protocol.SessionNew && good:
 		if id := unquote(within(e.line, e.result, "sessionId").of(e.line)); id != "" {
-			p.made(p.meet(id), r, e.line)
+			p.made(p.known(id, r), r, e.line)
 			return
 		}
 	case r.method == protocol.SessionFork && good:
 		if id := unquote(within(e.line, e.result, "sessionId").of(e.line)); id != "" {
-			p.forked(p.meet(id), r, e.line)
+			p.forked(p.known(id, r), r, e.line)
 			return
 		}
 	}
@@ -274,7 +340,7 @@ func (p *proxy) answer(r *request, e envelope) {
 
 // listed is the agent's list of sessions with those of which the client knows
 // another name. Of a conversation that went on in a new session of the agent's,
-// the old one is left out.
+// the old ones are left out.
 func (p *proxy) listed(ctx context.Context, line []byte) []byte {
 	names, err := p.config.Registry.Renamed(ctx, p.agentName())
 	if err != nil {
@@ -287,22 +353,25 @@ func (p *proxy) listed(ctx context.Context, line []byte) []byte {
 	}
 	all := elements(list.of(line))
 	idOf := func(s json.RawMessage) string { return unquote(within(s, span{0, len(s)}, "sessionId").of(s)) }
-	goesOn := map[string]bool{}
+	goesOn, left := map[string]bool{}, false
 	for _, s := range all {
-		if name := names[idOf(s)]; name != "" {
+		name, ok := names[idOf(s)]
+		left = left || ok && name == ""
+		if name != "" {
 			goesOn[name] = true
 		}
 	}
-	if len(goesOn) == 0 {
+	if len(goesOn) == 0 && !left {
 		return line
 	}
 	var shown [][]byte
 	for _, s := range all {
 		id := idOf(s)
+		name, renamed := names[id]
 		switch {
-		case goesOn[id]:
-		case names[id] != "":
-			shown = append(shown, withMember(s, span{0, len(s)}, "sessionId", mustEncode(names[id])))
+		case goesOn[id], renamed && name == "":
+		case renamed:
+			shown = append(shown, withMember(s, span{0, len(s)}, "sessionId", mustEncode(name)))
 		default:
 			shown = append(shown, s)
 		}
@@ -332,8 +401,12 @@ func (p *proxy) endWith(r *request, line []byte, good bool) {
 	w := r.session
 	switch r.method {
 	case protocol.SessionPrompt:
-		w.answered(r, good)
+		e := openLine(line)
+		w.answered(r, good, messageID(within(line, e.result, "userMessageId").of(line)))
 	case protocol.SessionLoad, protocol.SessionResume:
+		if good {
+			p.lives(w.agentID())
+		}
 		p.opened(w, r, good)
 	case protocol.SessionClose, protocol.SessionDelete:
 		if good {
@@ -349,14 +422,13 @@ func (p *proxy) endWith(r *request, line []byte, good bool) {
 
 // made takes the answer to session/new: from now on the session is kept.
 func (p *proxy) made(w *wrapped, r *request, line []byte) {
-	w.setUp(r.params)
 	var lost *lostSession
 	p.update(func(st *proxyState) { lost, st.lost = st.lost, nil })
 	p.tasks.put(w.id, func(ctx context.Context) {
 		if lost != nil && lost.cwd == w.cwd() && p.config.Now().Sub(lost.at) < goesOn && p.goOn(ctx, w, lost) {
 			return
 		}
-		p.keep(ctx, w)
+		p.keep(ctx, w, session.Start)
 	})
 	p.toClientLine(line)
 	w.announce()
@@ -366,7 +438,7 @@ func (p *proxy) made(w *wrapped, r *request, line []byte) {
 func (p *proxy) goOn(ctx context.Context, w *wrapped, lost *lostSession) bool {
 	s, err := p.config.Registry.Get(ctx, lost.ours)
 	if err == nil {
-		err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id}, false)
+		err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id, Since: orStart(s.LeafID())}, false)
 	}
 	if err != nil {
 		p.log.Warn().Err(err).Msg("a conversation does not go on where it was kept")
@@ -376,8 +448,9 @@ func (p *proxy) goOn(ctx context.Context, w *wrapped, lost *lostSession) bool {
 	return true
 }
 
-// keep makes a session of ours for w.
-func (p *proxy) keep(ctx context.Context, w *wrapped) {
+// keep makes a session of ours for w, in which the agent has since
+// (session.Wrapped) what will be said.
+func (p *proxy) keep(ctx context.Context, w *wrapped, since string) {
 	tracking := p.config.Tracking
 	var meta protocol.Meta[protocol.NewExtension]
 	w.mu.Lock()
@@ -399,49 +472,55 @@ func (p *proxy) keep(ctx context.Context, w *wrapped) {
 		p.log.Info().Err(err).Str("session", w.id).Msg("files are seen only where a tool names them")
 	}
 	if err == nil {
-		err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id}, false)
+		err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id, Since: since}, false)
 	}
 	if err != nil {
 		w.tell("there are no checkpoints of this session", err)
 		return
 	}
 	p.keepsIn(w, s)
+	w.saveSettings(ctx) // those that were quicker
 }
 
 // forked takes the answer to the client's own session/fork: the new session
 // has what the old one has.
 func (p *proxy) forked(w *wrapped, r *request, line []byte) {
-	w.setUp(r.params)
 	source := r.session
 	p.tasks.put(w.id, func(ctx context.Context) {
 		if source == nil || source.oursID() == "" {
-			p.keep(ctx, w)
+			p.keep(ctx, w, "")
 			return
 		}
-		s, err := p.copy(ctx, source)
+		s, now, err := p.copy(ctx, source)
 		if err == nil {
-			err = s.SetWrapped(ctx, session.Wrapped{Agent: p.agentName(), ID: w.id}, false)
+			at := session.Wrapped{Agent: p.agentName(), ID: w.id, Since: now.Since, Doubt: now.Doubt, Hidden: now.Hidden}
+			err = s.SetWrapped(ctx, at, now.Doubt)
 		}
 		if err != nil {
 			w.tell("the fork has none of the checkpoints", err)
-			p.keep(ctx, w)
+			p.keep(ctx, w, "")
 			return
 		}
 		p.keepsIn(w, s)
+		w.setLike(source)
+		w.saveSettings(ctx)
 	})
 	p.toClientLine(line)
 	w.announce()
 }
 
-// copy is a new session of ours with all that the one of w has.
-func (p *proxy) copy(ctx context.Context, w *wrapped) (*session.Session, error) {
+// copy is a new session of ours with all that the one of w has. now is what the
+// agent has of it; in doubt where that is more, since something was rewound.
+func (p *proxy) copy(ctx context.Context, w *wrapped) (copied *session.Session, now session.Wrapped, err error) {
 	s, err := w.session(ctx)
 	if err != nil {
-		return nil, err
+		return nil, now, err
 	}
+	now, _ = s.Wrapped("")
+	now.Doubt = p.config.Conversation && (now.Doubt || now.Owed || now.Knows != s.LeafID())
 	branch, err := s.Branch("")
 	if err != nil {
-		return nil, err
+		return nil, now, err
 	}
 	ids := make([]string, len(branch))
 	for i, e := range branch {
@@ -449,12 +528,13 @@ func (p *proxy) copy(ctx context.Context, w *wrapped) (*session.Session, error) 
 	}
 	child, err := p.config.Registry.Stage(ctx, s, ids, nil)
 	if err != nil {
-		return nil, err
+		return nil, now, err
 	}
 	if err := child.Publish(ctx); err != nil {
-		return nil, errors.Join(err, child.Discard())
+		return nil, now, errors.Join(err, child.Discard())
 	}
-	return p.config.Registry.Get(ctx, child.ID())
+	copied, err = p.config.Registry.Get(ctx, child.ID())
+	return copied, now, err
 }
 
 // dropped follows the client, who has closed or deleted the agent's session.
@@ -467,6 +547,7 @@ func (p *proxy) dropped(w *wrapped, method string) {
 	p.tasks.put(w.id, func(ctx context.Context) {
 		var err error
 		if method == protocol.SessionDelete {
+			p.deleteEarlier(ctx, w, ours)
 			err = p.config.Registry.Delete(ctx, ours)
 		} else {
 			err = p.config.Registry.Close(ctx, ours)

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -18,6 +19,36 @@ type Wrapped struct {
 	// Knows is the entry up to which the agent knows the conversation; "" is
 	// nothing. It follows the log as long as nothing is rewound.
 	Knows string
+	// Since is the entry behind which the agent has the conversation as messages
+	// of its own session; up to there it was told of it, in one of these. Start:
+	// it has them all. "": nobody knows, or it has others before them.
+	Since string
+	// Doubt: it was asked to forget a part of its session, and nobody knows
+	// whether it did. That session is not to be used any more.
+	Doubt bool
+	// Back: it has forgotten a part of its session, and had no message since.
+	Back bool
+	// Owed: of what came up to Since it has not been told yet.
+	Owed bool
+	// Hidden: the agent has other messages of its own before those since Since.
+	Hidden bool
+	// PutBack are paths that were brought back, of which it is to be told with
+	// its next message; those of the session's own rewinds are not among them.
+	PutBack []string
+}
+
+// Setting is a mode or an option of an agent's session, as its client has set it.
+type Setting struct {
+	Method, Key string
+	Params      json.RawMessage
+}
+
+// settingRecord is a Setting in the log. The newest one of a method and key counts.
+type settingRecord struct {
+	Type   string          `json:"type"` // setting
+	Method string          `json:"method"`
+	Key    string          `json:"key,omitempty"`
+	Params json.RawMessage `json:"params"`
 }
 
 // agentRecord is a Wrapped in the log. The newest one of an id counts, and the
@@ -28,21 +59,51 @@ type agentRecord struct {
 	SessionID string `json:"sessionId"`
 	Current   string `json:"current,omitempty"`
 	Knows     string `json:"knows,omitempty"`
+	Since     string `json:"since,omitempty"`
+	Doubt     bool   `json:"doubt,omitempty"`
+	Back      bool   `json:"back,omitempty"`
+	Owed      bool   `json:"owed,omitempty"`
+	Hidden    bool   `json:"hidden,omitempty"`
+
+	PutBack []string `json:"putBack,omitempty"`
 }
 
 // maxAgentIDs is how many ids of a session a listing shows: the newest.
 const maxAgentIDs = 100
 
+// maxEarlier is how many sessions of the agent's that a conversation was in are
+// remembered, the newest.
+const maxEarlier = 1000
+
 func (st *state) applyAgent(r *agentRecord) {
-	st.wrapped = slices.DeleteFunc(st.wrapped, func(w Wrapped) bool { return w.Agent == r.Name && w.ID == r.SessionID })
-	st.wrapped = append(st.wrapped, Wrapped{Agent: r.Name, ID: r.SessionID, Current: r.Current, Knows: r.Knows})
+	now := Wrapped{
+		Agent: r.Name, ID: r.SessionID, Current: r.Current, Knows: r.Knows, Since: r.Since,
+		Doubt: r.Doubt, Back: r.Back, Owed: r.Owed, Hidden: r.Hidden, PutBack: r.PutBack,
+	}
+	var others []Wrapped
+	earlier := slices.Clone(st.earlier)
+	for _, w := range st.wrapped {
+		if w.Agent == now.Agent && w.ID == now.ID {
+			earlier = append(earlier, w)
+		} else {
+			others = append(others, w)
+		}
+	}
+	st.wrapped = append(others, now)
+	earlier = slices.DeleteFunc(earlier, func(w Wrapped) bool { return w.Agent == now.Agent && w.ID == now.ID && w.Current == now.Current })
+	st.earlier = earlier[max(0, len(earlier)-maxEarlier):]
 }
 
 // tellAgent notes that the agent hears of an entry in the course of the
 // conversation that it knows. (After a rewind it knows another one.)
 func (st *state) tellAgent(r *entryRecord) {
-	if n := len(st.wrapped); n > 0 && st.wrapped[n-1].Knows == r.ParentID {
-		st.wrapped[n-1].Knows = r.ID
+	n := len(st.wrapped)
+	if n == 0 || st.wrapped[n-1].Knows != r.ParentID || st.wrapped[n-1].Doubt {
+		return
+	}
+	w := &st.wrapped[n-1]
+	if w.Knows = r.ID; !w.Owed {
+		w.Back, w.PutBack = false, nil
 	}
 }
 
@@ -56,16 +117,22 @@ func (st *state) agentIDs() []string {
 }
 
 // renamed are the ids that the agent now has for sessions which clients know
-// by another: those to these.
+// by another: those to these. To "" are those that it had before, and nobody
+// knows any more.
 func (st *state) renamed() map[string]string {
-	var all map[string]string
+	all := map[string]string{}
+	for _, w := range st.earlier[max(0, len(st.earlier)-maxAgentIDs):] {
+		if w.Current != "" {
+			all[w.Current] = ""
+		}
+	}
 	for _, w := range st.wrapped[max(0, len(st.wrapped)-maxAgentIDs):] {
 		if w.Current != "" {
-			if all == nil {
-				all = map[string]string{}
-			}
 			all[w.Current] = w.ID
 		}
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	return all
 }
@@ -78,7 +145,10 @@ func (s *Session) SetWrapped(ctx context.Context, w Wrapped, fresh bool) error {
 		return err
 	}
 	defer end()
-	r := &agentRecord{Type: "agent", Name: w.Agent, SessionID: w.ID}
+	r := &agentRecord{
+		Type: "agent", Name: w.Agent, SessionID: w.ID, Since: w.Since, Doubt: w.Doubt, Back: w.Back, Owed: w.Owed, Hidden: w.Hidden,
+		PutBack: w.PutBack[:min(len(w.PutBack), maxPutBack)],
+	}
 	if w.Current != w.ID {
 		r.Current = w.Current
 	}
@@ -86,6 +156,73 @@ func (s *Session) SetWrapped(ctx context.Context, w Wrapped, fresh bool) error {
 		r.Knows = s.state.leaf.id
 	}
 	return s.commit(r)
+}
+
+// maxPutBack is of how many paths an agent is told that they were put back.
+const maxPutBack = 1000
+
+// Earlier are the agent's sessions in which the conversation was that the client
+// knows by id, each with what the agent knows in it, the newest last.
+func (s *Session) Earlier(agent, id string) (all []Wrapped) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, w := range s.state.earlier {
+		if w.Agent == agent && w.ID == id {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// Set keeps how an agent's session is set.
+func (s *Session) Set(ctx context.Context, settings ...Setting) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var records []any
+	for _, set := range settings {
+		if !slices.ContainsFunc(s.state.settings, func(o Setting) bool {
+			return o.Method == set.Method && o.Key == set.Key && bytes.Equal(o.Params, set.Params)
+		}) {
+			records = append(records, &settingRecord{Type: "setting", Method: set.Method, Key: set.Key, Params: set.Params})
+		}
+	}
+	return s.commit(records...)
+}
+
+// Settings is how an agent's session is set, in the order in which that was done.
+func (s *Session) Settings() []Setting {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.state.settings)
+}
+
+func (st *state) applySetting(r *settingRecord) {
+	var all []Setting
+	for _, set := range st.settings {
+		if set.Method != r.Method || set.Key != r.Key {
+			all = append(all, set)
+		}
+	}
+	st.settings = append(all, Setting{Method: r.Method, Key: r.Key, Params: r.Params})
+}
+
+// NameMessages keeps what the agent calls messages of the user: by entry.
+func (s *Session) NameMessages(ctx context.Context, ids map[string]string) error {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var records []any
+	for _, entry := range slices.Sorted(maps.Keys(ids)) {
+		if n := s.state.nodes[entry]; n != nil && n.messageID != ids[entry] {
+			records = append(records, &messageRecord{Type: "message", Entry: entry, MessageID: ids[entry]})
+		}
+	}
+	return s.commit(records...)
 }
 
 // Wrapped is what the session is called by the client that knows it as id, or
@@ -127,7 +264,7 @@ func (s *Session) PutBack() []string {
 }
 
 // Renamed are the ids that the agent now has for sessions which clients know
-// by another: those to these.
+// by another: those to these; and to "" those that it had before.
 func (r *Registry) Renamed(ctx context.Context, agent string) (map[string]string, error) {
 	all := map[string]string{}
 	err := r.EachInfo(ctx, "", func(i Info) error {
@@ -143,29 +280,47 @@ func (r *Registry) Renamed(ctx context.Context, agent string) (map[string]string
 // know by id, the one with the newest activity where there are several. "" is
 // none.
 func (r *Registry) FindWrapped(ctx context.Context, cwd, agent, id string) (sessionID string, err error) {
+	found, err := r.findWrapped(ctx, cwd, agent, id)
+	var newest Info
+	for _, info := range found {
+		if newest.SessionID == "" || info.UpdatedAt > newest.UpdatedAt {
+			newest = info
+		}
+	}
+	return newest.SessionID, err
+}
+
+// OnlyWrapped is FindWrapped where nobody says in which directory: "" also where
+// there are several.
+func (r *Registry) OnlyWrapped(ctx context.Context, agent, id string) (sessionID string, err error) {
+	found, err := r.findWrapped(ctx, "", agent, id)
+	if err != nil || len(found) != 1 {
+		return "", err
+	}
+	return found[0].SessionID, nil
+}
+
+func (r *Registry) findWrapped(ctx context.Context, cwd, agent, id string) (found []Info, err error) {
 	all, err := r.summariesOf(ctx, cwd)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	quoted, err := encodeRecord(id)
+	quoted, err := encodeJSON(id)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var newest Info
 	for _, s := range all {
 		if !bytes.Contains(s.info, quoted) { // nearly all
 			continue
 		}
 		info, err := s.decode()
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if info.Agent != agent || !slices.Contains(info.AgentSessionIDs, id) || cwd != "" && !checkpoints.SameDir(info.Cwd, cwd) {
 			continue
 		}
-		if newest.SessionID == "" || info.UpdatedAt > newest.UpdatedAt {
-			newest = info
-		}
+		found = append(found, info)
 	}
-	return newest.SessionID, nil
+	return found, nil
 }

@@ -95,7 +95,7 @@ func (s *Session) entryRecords(entries []NewEntry) ([]*entryRecord, error) {
 		}
 		given[e.ID] = true
 		if e.Role == Compaction && len(e.Content) == 0 {
-			e.Content, _ = encodeRecord(e.Summary)
+			e.Content, _ = encodeJSON(e.Summary)
 		}
 		content, err := asBlocks(e.Content)
 		if err != nil {
@@ -119,7 +119,7 @@ func (s *Session) entryRecords(entries []NewEntry) ([]*entryRecord, error) {
 			Type: "entry", ID: e.ID, ParentID: parent, Role: e.Role, CreatedAt: s.now(),
 			Content: content, Display: e.Display, ToolCallID: e.ToolCallID, Status: e.Status, Tool: e.Tool,
 			Summary: e.Summary, KeepFrom: e.KeepFrom, TokensBefore: e.TokensBefore, TokensAfter: e.TokensAfter,
-			MessageID: e.MessageID,
+			MessageID: e.MessageID, Told: e.Told,
 		})
 		parent = e.ID
 	}

@@ -18,6 +18,8 @@ import (
 const (
 	DamagedLog  = "damaged_log"  // lines that are not what was written
 	NewerLog    = "newer_log"    // written by a newer oinod: not looked at
+	Unfinished  = "unfinished"   // a log whose making was cut off: of no session that anybody was told of
+	NotOurs     = "not_ours"     // a file with the name of a log that oinod has not written
 	TornTail    = "torn_tail"    // a last line that a crash cut off; nobody was told that it is kept
 	OpenTail    = "open_tail"    // a whole last line that lacks its newline
 	TwoForms    = "two_forms"    // a compressed log beside the plain one that counts
@@ -116,6 +118,14 @@ func (c *checking) log(i int) {
 	s, err := p.read(c.root, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // deleted meanwhile
+	}
+	if noSession(err) {
+		f := Finding{Kind: NotOurs, File: p.log(), Message: "this file is no log of oinod's, and is left alone"}
+		if errors.Is(err, errUnfinished) {
+			f.Kind, f.Message = Unfinished, "the making of a session was cut off here; nobody was told of it, and the file can go"
+		}
+		c.find(f)
+		return
 	}
 	c.Sessions++
 	if err != nil {

@@ -28,7 +28,9 @@ func (s *Session) Branch(entryID string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Ahead lists the paths that turns which the entries do not hold have changed since.
+// Ahead lists the paths that turns which the entries do not hold have changed
+// since. Of turns that are evicted only what came of all together is known: a
+// path that some of them changed, and not all of these are held, is listed.
 func (s *Session) Ahead(entryIDs []string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -36,16 +38,22 @@ func (s *Session) Ahead(entryIDs []string) []string {
 	var ahead []string
 	for _, p := range s.state.pathOrder {
 		var first, last *interval
+		part := false
 		for _, iv := range s.state.paths[p] {
-			if iv.out || iv.turn == nil || held[iv.turn.entry.id] {
+			newest := iv.last
+			if iv.turn != nil {
+				newest = iv.turn.entry
+			}
+			if iv.out || newest == nil || held[newest.id] {
 				continue
 			}
 			if first == nil {
 				first = iv
+				part = iv.first != nil && held[iv.first.id]
 			}
 			last = iv
 		}
-		if first != nil && checkpoints.ChangeOf(first.before, last.after) != "" {
+		if first != nil && (part || checkpoints.ChangeOf(first.before, last.after) != "") {
 			ahead = append(ahead, p)
 		}
 	}
@@ -67,13 +75,17 @@ type Child struct {
 // Stage writes a new session that holds the entries (a branch from its first
 // entry) with their ids, parents, times and whole turns, and everything their
 // checkpoints need. The source's log is not written. additional are the
-// child's directories, nil for the source's.
+// child's directories, nil for the source's; a bad one is a
+// *checkpoints.PathError, and nothing is written.
 func (r *Registry) Stage(ctx context.Context, s *Session, entryIDs []string, additional []string) (*Child, error) {
 	end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
+	if err := r.CheckRoots(s.cwd, additional); err != nil {
+		return nil, err
+	}
 	if additional == nil {
 		additional = s.state.dirs
 	}
@@ -84,7 +96,7 @@ func (r *Registry) Stage(ctx context.Context, s *Session, entryIDs []string, add
 	st := s.state
 	if t := st.open; t != nil && s.tracker != nil {
 		// In the fork the turn has ended, with what is there.
-		ended, err := s.ending(ctx, t, "fork", false)
+		ended, err := s.ending(ctx, t, "fork", false, false)
 		if err == nil {
 			st, err = st.with(ended)
 		}
@@ -160,12 +172,16 @@ func (s *Session) copyRecords(ctx context.Context, st *state, entryIDs []string)
 			return nil, err
 		}
 	}
-	befores, err := s.copyIntervals(st, entryIDs, forked.Evicted)
+	did, err := s.copyIntervals(st, entryIDs, forked.Evicted)
 	if err != nil {
 		return nil, err
 	}
-	records = append(records, befores...)
+	records = slices.Concat(did.first, records, did.rest)
+	forked.Boundary = did.boundary
 	for _, id := range entryIDs {
+		if m := st.nodes[id].messageID; m != "" {
+			records = append(records, &messageRecord{Type: "message", Entry: id, MessageID: m})
+		}
 		if l := st.labels[id]; l != "" {
 			records = append(records, &labelRecord{Type: "label", Entry: id, Label: l})
 		}
@@ -177,57 +193,6 @@ func (s *Session) copyRecords(ctx context.Context, st *state, entryIDs []string)
 		records = append(records, &titleRecord{Type: "title", Title: st.title})
 	}
 	return append(records, forked), nil
-}
-
-// copyIntervals copies the intervals in play of the entries' turns. The
-// baseline goes along with the entry through which it was folded, if that is
-// held: with an older one it would tell of turns that the fork does not have.
-func (s *Session) copyIntervals(st *state, entryIDs []string, evicted string) ([]any, error) {
-	var records []any
-	n := 0
-	put := func(turn string, ivs []*interval) error {
-		b := &beforeRecord{Type: "before", Turn: turn}
-		for _, iv := range ivs {
-			if iv.out {
-				continue
-			}
-			after := iv.after
-			if after.Kind == checkpoints.Unknown {
-				c, err := s.ws.Capture(iv.path)
-				if err != nil {
-					return storageError("the contents of "+iv.path+" could not be kept", err)
-				}
-				after = c.State
-			}
-			n++
-			b.Intervals = append(b.Intervals, intervalRecord{
-				N: n, Path: iv.path, Before: iv.before, Parents: iv.parents, Error: iv.err, After: &after, Seam: iv.seam, Shared: iv.shared, Along: iv.along,
-			})
-		}
-		if len(b.Intervals) > 0 {
-			records = append(records, b)
-		}
-		return nil
-	}
-	if e := st.nodes[evicted]; e != nil && !slices.ContainsFunc(st.order[e.order+1:st.evicted], func(n *node) bool { return n.role == User }) {
-		var base []*interval
-		for _, p := range st.pathOrder {
-			if iv := st.paths[p][0]; iv.turn == nil && !iv.outside {
-				base = append(base, iv)
-			}
-		}
-		if err := put(evicted, base); err != nil {
-			return nil, err
-		}
-	}
-	for _, id := range entryIDs {
-		if t := st.turns[id]; t != nil {
-			if err := put(id, t.intervals); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return records, nil
 }
 
 // ID names the session that Publish makes.

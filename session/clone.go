@@ -20,6 +20,7 @@ func (st *state) with(records []any) (*state, error) {
 	c.rewinds = maps.Clone(st.rewinds)
 	c.labels, c.driver, c.children = maps.Clone(st.labels), maps.Clone(st.driver), maps.Clone(st.children)
 	c.damage = slices.Clone(st.damage)
+	c.epochs = slices.Clone(st.epochs)
 	c.pathOrder = slices.Clone(st.pathOrder)
 
 	turns := map[*turn]*turn{}
@@ -29,6 +30,10 @@ func (st *state) with(records []any) (*state, error) {
 		c.turns[id], turns[t] = &nt, &nt
 	}
 	c.open, c.last = turns[st.open], turns[st.last]
+	c.unseen = make([]*turn, len(st.unseen))
+	for i, t := range st.unseen {
+		c.unseen[i] = turns[t]
+	}
 	ivs := make(map[*interval]*interval, len(st.intervals))
 	copied := func(all []*interval) []*interval {
 		to := make([]*interval, len(all))

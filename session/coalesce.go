@@ -79,7 +79,7 @@ func (c *coalescer) endText() error {
 	if !c.isText {
 		return nil
 	}
-	b, err := encodeRecord(textBlock{"text", string(c.text)})
+	b, err := encodeJSON(textBlock{"text", string(c.text)})
 	c.blocks, c.text, c.isText = append(c.blocks, b), c.text[:0], false
 	return err
 }
@@ -95,7 +95,7 @@ func (c *coalescer) flush() error {
 		return nil
 	}
 	var err error
-	if e.Content, err = encodeRecord(blocks); err != nil {
+	if e.Content, err = encodeJSON(blocks); err != nil {
 		return err
 	}
 	return c.next(e)

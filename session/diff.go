@@ -15,7 +15,7 @@ type DiffParams struct {
 
 // Diff compares the checkpoint with now, for what a rewind would consider.
 func (s *Session) Diff(ctx context.Context, p DiffParams) ([]checkpoints.FileDiff, error) {
-	if s.tracker != nil {
+	if s.watcher() != nil {
 		return s.diffTracked(ctx, p)
 	}
 	s.mu.RLock()
@@ -64,7 +64,7 @@ func (s *Session) diffTracked(ctx context.Context, p DiffParams) ([]checkpoints.
 	if _, err := s.target(rp); err != nil {
 		return nil, err
 	}
-	records, sp, err := s.upToNow(ctx, rp)
+	records, sp, err := s.sinceLast(ctx, rp)
 	if err != nil {
 		return nil, err
 	}

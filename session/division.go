@@ -1,7 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"path/filepath"
+	"slices"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/workspace"
@@ -56,6 +58,90 @@ func (d *division) interval(path string, l workspace.Link) intervalRecord {
 		}
 	}
 	return iv
+}
+
+// ofTurn are the records of what changed inside turn t of a session: its own
+// intervals, and in between what others claimed, so that those of a path are in
+// the order of its links. What tools opened comes first, as they did.
+func (d *division) ofTurn(t *turn, session string, alive func(id string) bool) []any {
+	opened := map[string]int{}
+	for i, iv := range t.intervals {
+		if _, ok := opened[iv.path]; !ok {
+			opened[iv.path] = i
+		}
+	}
+	changed := slices.Clone(d.changed)
+	slices.SortStableFunc(changed, func(a, b workspace.Changed) int {
+		i, first := opened[a.Path]
+		j, second := opened[b.Path]
+		switch {
+		case first && second:
+			return cmp.Compare(i, j)
+		case first:
+			return -1
+		case second:
+			return 1
+		}
+		return 0
+	})
+	var records []any
+	var before *beforeRecord   // the one that is the last of records
+	var outside *outsideRecord // the same
+	others := &outsideRecord{Type: "outside", Turn: t.entry.id}
+	for _, c := range changed {
+		links := ownSteps(c.Links, session, alive)
+		theirs := !slices.ContainsFunc(links, func(l step) bool { return l.own })
+		for _, l := range links {
+			iv := d.interval(c.Path, l.Link)
+			switch {
+			case theirs:
+				others.Intervals = append(others.Intervals, iv)
+			case l.own:
+				if before == nil {
+					before, outside = &beforeRecord{Type: "before", Turn: t.entry.id}, nil
+					records = append(records, before)
+				}
+				iv.Shared, iv.SessionID = l.shared, ""
+				before.Intervals = append(before.Intervals, iv)
+			default:
+				if outside == nil {
+					before, outside = nil, &outsideRecord{Type: "outside", Turn: t.entry.id}
+					records = append(records, outside)
+				}
+				outside.Intervals = append(outside.Intervals, iv)
+			}
+		}
+	}
+	if len(others.Intervals) > 0 {
+		records = append(records, others)
+	}
+	return records
+}
+
+// step is a link, and whether it is the turn's, alone or with others.
+type step struct {
+	workspace.Link
+	own    bool
+	shared []string
+}
+
+// ownSteps are the links of a path without those that are the turn's alone and,
+// one behind the other, led nowhere.
+func ownSteps(links []workspace.Link, session string, alive func(id string) bool) []step {
+	var all []step
+	run := 0 // where the last ones that are the turn's alone begin
+	for _, l := range links {
+		s := step{Link: l, own: l.Owner == "" || l.Owner == session}
+		if s.own {
+			s.shared = sharers(l, alive)
+		}
+		if all = append(all, s); !s.own || len(s.shared) > 0 {
+			run = len(all)
+		} else if all[run].Before.Same(l.After) {
+			all = all[:run]
+		}
+	}
+	return all
 }
 
 // number gives the intervals of records their numbers.

@@ -51,15 +51,19 @@
 //	entry    an entry below its parent; the leaf moves to it; role user opens a turn
 //	before   intervals of a turn: paths and what they were
 //	after    after states of intervals, fixed or made unknown again
+//	known    after states that were not known when their turn ended
 //	end      the end of a turn with its after states; open: the session was closed inside it
 //	reopen   the turn goes on after a close
 //	seen     the capture that a turn of a tracked session begins with, or why there is none
+//	         and the rules that it followed, where they are others than before
 //	outside  intervals that are no turn's of this session
 //	rewind   the intent of a rewind or redo: steps, intervals, conversation
 //	rewound  its outcome
 //	evict    turns up to an entry are folded into the baseline
 //	forked   the end of what a fork copied from its source
 //	agent    what a wrapped agent and its client call the session (optional; agent.go)
+//	message  what a wrapped agent calls a message of the user
+//	setting  a mode or an option that the client of a wrapped agent has set
 //	label title dirs state
 //
 // "version" is judged before anything else, and no other key of the line has it in its name.

@@ -64,7 +64,7 @@ func (s *Session) PutState(ctx context.Context, entryID string, value json.RawMe
 // storeState keeps value, against a base on the way to prev where that saves
 // room. prev may be nil.
 func (s *Session) storeState(value []byte, prev *stateRecord) (*stateRecord, error) {
-	rec := &stateRecord{Type: "state", Digest: sha256.Sum256(value)}
+	rec := &stateRecord{Type: "state", At: s.now(), Digest: sha256.Sum256(value)}
 	if prev != nil && len(value) > smallState && prev.N+1 < 1<<chainBits {
 		n := prev.N + 1
 		base := prev.Chain[:bits.OnesCount(uint(n))]

@@ -75,6 +75,13 @@ func (r *faultyRoot) Rename(from, to string) error {
 	return r.Root.Rename(from, to)
 }
 
+func (r *faultyRoot) Exchange(from, to string) error {
+	if err := r.faults.change("exchange", from); err != nil {
+		return err
+	}
+	return r.Root.Exchange(from, to)
+}
+
 func (r *faultyRoot) Remove(name string) error {
 	if err := r.faults.change("remove", name); err != nil {
 		return err

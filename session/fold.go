@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 type state struct {
 	head     headerRecord
 	revision int64 // records applied
+	active   int64 // the newest activity
 
 	nodes map[string]*node
 	order []*node // in log order
@@ -41,12 +43,14 @@ type state struct {
 	labels   map[string]string
 	driver   map[string]*stateRecord // the driver's own states by entry
 	dirs     []string
-	wrapped  []Wrapped // what a wrapped session was called, each id once, the newest last
-	firstMsg string    // the first and the last user message, shortened
-	lastMsg  string
+	wrapped  []Wrapped       // what a wrapped session was called, each id once, the newest last
+	earlier  []Wrapped       // in which of the agent's sessions these were before
+	settings []Setting       // how the client has set it
 	children map[string]bool // staged sessions that a finished rewind wants published
 
-	mark workspace.Mark // the newest capture that the log knows of
+	mark   workspace.Mark // the newest capture that the log knows of
+	epochs []epoch        // what the captures of turns covered
+	unseen []*turn        // those whose captures could not see everything
 	// boundary is the newest interval when a turn last began or ended: scope
 	// "all" undoes what is outside up to there, and calls conflicts what is newer.
 	boundary int
@@ -65,7 +69,12 @@ type node struct {
 	toolCallID   string
 	status       string
 	keepFrom     string
-	dropped      bool // a rewind took it off the list of checkpoints
+	dropped      bool   // a rewind took it off the list of checkpoints
+	messageID    string // see messageRecord
+	// What a listing tells of the branch that ends with it.
+	depth    int    // entries
+	firstMsg string // the first user message with words in it, and the last one, shortened
+	lastMsg  string
 }
 
 // turn is what followed a user entry.
@@ -81,6 +90,7 @@ type turn struct {
 	sealed int
 	blind  *seenRecord // why it is not covered as a whole
 	unseen []Uncovered // what its captures could not see
+	dark   bool        // and could not be compared with what others saw
 }
 
 // interval is what one turn, or somebody else, did to one path.
@@ -98,10 +108,14 @@ type interval struct {
 	temp    string            // of the last write, while the turn is open: see afterState.Temp
 	guessed bool              // after was fixed only by the rewind that ended the turn
 	seam    bool              // the baseline: somebody else changed the path inside it
-	along   bool              // a directory that came or went only with something in it
+	linked  bool              // and nobody did but those that were seen: no seam for scope "all"
+	first   *node             // the baseline: the entries of the oldest and the newest turn in it
+	last    *node
+	along   bool // a directory that came or went only with something in it
 	parents []checkpoints.Parent
 	err     string
-	out     bool // taken out of play by a rewind
+	out     bool // not in play: taken out by a rewind, or void
+	void    bool // found to be nothing when its turn ended
 }
 
 // rewind is a rewind or redo as its records say.
@@ -138,6 +152,7 @@ const maxGap = 1 << 22
 // before it: damage.
 func (st *state) apply(r any, pos journal.Pos) error {
 	st.revision++
+	st.active = max(st.active, activity(r))
 	switch r := r.(type) {
 	case *headerRecord:
 		st.head = *r
@@ -150,12 +165,20 @@ func (st *state) apply(r any, pos journal.Pos) error {
 		st.closed = false
 		st.redo = nil
 		return st.applyAfters(r.Afters, false)
+	case *knownRecord:
+		return st.applyKnown(r)
 	case *endRecord:
 		return st.applyEnd(r)
 	case *reopenRecord:
 		st.closed = false
-		if t := st.turns[r.Turn]; t != nil && r.Mark != nil {
-			t.mark, st.mark = r.Mark, r.Mark
+		if t := st.turns[r.Turn]; t != nil {
+			if r.Mark != nil {
+				t.mark = r.Mark
+				st.noteMark(r.Mark)
+			}
+			t.unseen = append(t.unseen, r.Unseen...)
+			st.noteUnseen(t)
+			st.applyRules(t, r.Rules, true)
 		}
 	case *seenRecord:
 		return st.applySeen(r)
@@ -183,6 +206,12 @@ func (st *state) apply(r any, pos journal.Pos) error {
 		return st.applyState(r)
 	case *agentRecord:
 		st.applyAgent(r)
+	case *settingRecord:
+		st.applySetting(r)
+	case *messageRecord:
+		if n := st.nodes[r.Entry]; n != nil { // else its line is damaged
+			n.messageID = r.MessageID
+		}
 	default:
 		return fmt.Errorf("no fold for %T", r)
 	}
@@ -207,6 +236,14 @@ func (st *state) applyEntry(r *entryRecord, pos journal.Pos) error {
 		id: r.ID, parentID: r.ParentID, parent: parent, role: r.Role, createdAt: r.CreatedAt,
 		order: len(st.order), pos: pos, toolCallID: r.ToolCallID, status: r.Status, keepFrom: r.KeepFrom,
 	}
+	n.depth = 1
+	if parent != nil {
+		n.depth, n.firstMsg, n.lastMsg = parent.depth+1, parent.firstMsg, parent.lastMsg
+	}
+	if r.Role == User {
+		n.lastMsg = shorten(blocksText(r.Content), maxTitle)
+		n.firstMsg = cmp.Or(n.firstMsg, n.lastMsg)
+	}
 	st.nodes[n.id] = n
 	st.order = append(st.order, n)
 	st.leaf = n
@@ -221,11 +258,6 @@ func (st *state) applyEntry(r *entryRecord, pos journal.Pos) error {
 	st.turns[n.id], st.open, st.last, st.closed = t, t, t, false
 	st.boundary = len(st.intervals)
 	st.redo = nil
-	text := shorten(blocksText(r.Content), maxTitle)
-	if st.firstMsg == "" {
-		st.firstMsg = text
-	}
-	st.lastMsg = text
 	return nil
 }
 
@@ -247,7 +279,7 @@ func (st *state) applyBefore(r *beforeRecord) error {
 		}
 		iv := &interval{
 			n: ir.N, turn: t, order: t.entry.order, path: ir.Path,
-			before: ir.Before, parents: ir.Parents, err: ir.Error, seam: ir.Seam, along: ir.Along,
+			before: ir.Before, parents: ir.Parents, err: ir.Error, seam: ir.Seam, linked: ir.Linked, along: ir.Along,
 		}
 		if ir.After != nil {
 			iv.after = *ir.After
@@ -276,14 +308,14 @@ func (st *state) applySeen(r *seenRecord) error {
 	if t == nil {
 		return fmt.Errorf("the capture of turn %s, which is not there", r.Turn)
 	}
-	t.mark = r.Mark
-	if r.Mark != nil {
-		st.mark = r.Mark
-	}
+	t.mark, t.dark = r.Mark, r.Dark
+	st.noteMark(r.Mark)
 	if r.Blind != "" {
 		t.blind = r
 	}
 	t.unseen = append(t.unseen, r.Unseen...)
+	st.noteUnseen(t)
+	st.applyRules(t, r.Rules, false)
 	return nil
 }
 
@@ -296,9 +328,7 @@ func (st *state) applyOutside(r *outsideRecord) error {
 		}
 		order = t.entry.order
 	}
-	if r.Mark != nil {
-		st.mark = r.Mark
-	}
+	st.noteMark(r.Mark)
 	for _, ir := range r.Intervals {
 		if ir.N != len(st.intervals)+1 || ir.After == nil {
 			return fmt.Errorf("outside interval %d where %d was due", ir.N, len(st.intervals)+1)
@@ -338,6 +368,19 @@ func (st *state) applyAfters(afters []afterState, guessed bool) error {
 	return nil
 }
 
+func (st *state) applyKnown(r *knownRecord) error {
+	for _, a := range r.Afters {
+		iv, err := st.interval(a.N)
+		if err != nil {
+			return err
+		}
+		if a.State != nil {
+			iv.after = *a.State
+		}
+	}
+	return nil
+}
+
 // guess marks what a tracked turn left as known from the rewind that ended it
 // alone, except where it is what a tool of ours wrote.
 func (t *turn) guess() {
@@ -367,7 +410,7 @@ func (st *state) applyEnd(r *endRecord) error {
 		if err != nil {
 			return err
 		}
-		iv.out = true
+		iv.out, iv.void = true, true
 	}
 	if r.Why == "rewind" && t.mark != nil {
 		t.guess()
@@ -375,9 +418,9 @@ func (st *state) applyEnd(r *endRecord) error {
 	t.unseen = append(t.unseen, r.Unseen...)
 	t.mark, t.sealed = nil, len(t.intervals)
 	st.boundary = len(st.intervals)
-	if r.Mark != nil {
-		st.mark = r.Mark
-	}
+	st.noteMark(r.Mark)
+	t.dark = t.dark || r.Dark
+	st.noteUnseen(t)
 	if r.Open {
 		st.closed = true
 		return nil
@@ -396,7 +439,7 @@ func (t *turn) end(why string) {
 	for _, iv := range t.intervals {
 		special := iv.before.Kind == checkpoints.Uncovered && iv.before.Reason == checkpoints.NotRegular && iv.before == iv.after
 		if iv.before.Same(iv.after) || special {
-			iv.out = true
+			iv.out, iv.void = true, true
 		}
 	}
 }
@@ -406,6 +449,9 @@ func (st *state) applyForked(r *forkedRecord) error {
 		t.end("fork")
 	}
 	st.open, st.closed, st.redo = nil, false, nil
+	if r.Boundary > 0 {
+		st.boundary = r.Boundary
+	}
 	for _, id := range r.Dropped {
 		if n := st.nodes[id]; n != nil {
 			n.dropped = true
@@ -460,22 +506,40 @@ func (st *state) listed() []*node {
 // nextInterval is the n of the next interval.
 func (st *state) nextInterval() int { return len(st.intervals) + 1 }
 
-// openIntervals are the newest intervals in play of a turn, one a path, in order.
+// openIntervals are the newest intervals in play of a turn, one a path, in
+// first-change order.
 func (t *turn) openIntervals() []*interval {
 	newest := map[string]*interval{}
-	var paths []string
 	for _, iv := range t.intervals {
-		if iv.out {
-			continue
+		if !iv.out {
+			newest[iv.path] = iv
 		}
-		if newest[iv.path] == nil {
-			paths = append(paths, iv.path)
-		}
-		newest[iv.path] = iv
 	}
-	ivs := make([]*interval, len(paths))
-	for i, p := range paths {
-		ivs[i] = newest[p]
+	return t.inOrder(newest)
+}
+
+// firstIntervals are the first ones, of what was not changed along with
+// something else.
+func (t *turn) firstIntervals() []*interval {
+	first := map[string]*interval{}
+	for _, iv := range t.intervals {
+		if !iv.out && !iv.along && first[iv.path] == nil {
+			first[iv.path] = iv
+		}
+	}
+	return t.inOrder(first)
+}
+
+// inOrder puts intervals of the turn, one a path, in the order in which it
+// first changed the paths; what took the place of an interval comes in its place.
+func (t *turn) inOrder(of map[string]*interval) []*interval {
+	ivs := make([]*interval, 0, len(of))
+	done := make(map[string]bool, len(of))
+	for _, iv := range t.intervals {
+		if o := of[iv.path]; o != nil && !done[iv.path] {
+			done[iv.path] = true
+			ivs = append(ivs, o)
+		}
 	}
 	return ivs
 }

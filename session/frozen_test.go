@@ -49,7 +49,7 @@ func TestAStoreOfFormat1IsRead(t *testing.T) {
 	require.Equal(t, frozenID, infos[0].ParentSessionID)
 	require.Equal(t, Info{
 		SessionID: frozenID, Cwd: "/srv/project", AdditionalDirectories: []string{"/srv/other"}, Title: "A frozen session",
-		CreatedAt: 1796007610952, UpdatedAt: 1796007611089, Entries: 7, Size: 7740,
+		CreatedAt: 1796007610952, UpdatedAt: 1796007611089, Entries: 6, Size: 7740,
 		FirstUserMessage: "first: naïve ☃", LastUserMessage: "another second",
 	}, infos[1])
 	v := b.view(frozenID)
@@ -95,7 +95,7 @@ func TestASessionOfFormat1GoesOn(t *testing.T) {
 	b.has("a", "a3\n")
 
 	fork := b.get(frozenFork)
-	require.Equal(t, "in the fork", fork.state.lastMsg)
+	require.Equal(t, "in the fork", fork.state.leaf.lastMsg)
 	_, forked, err := fork.GetState(t.Context(), "")
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(old, forked))

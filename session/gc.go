@@ -44,7 +44,8 @@ import (
 //
 // A log that cannot be read whole may name anything: then nothing is collected
 // at all, and the error says which it is. The same goes for one of a newer
-// version.
+// version. What has the name of a log and is none (see judgeKind) is passed over
+// and left alone.
 //
 // What is marked and not needed any more, because the log went on meanwhile, is
 // left for the next time.
@@ -71,6 +72,7 @@ type CollectParams struct {
 type Collected struct {
 	Removed []Info // sessions
 	Kept    []Info // sessions that are old enough, and open elsewhere
+	Trees   int    // captures of workspaces that no session refers to
 	Blobs   int
 	Bytes   int64 // of contents
 	Packed  Packed
@@ -122,6 +124,10 @@ func (r *Registry) Collect(ctx context.Context, p CollectParams) (Collected, err
 			return done, storageError("what crashes left cannot be removed", err)
 		}
 	}
+	if c.pruned, err = c.prune(ctx, p.DryRun); err != nil {
+		return done, storageError("the captures of workspaces that no session refers to cannot be removed", err)
+	}
+	done.Trees = len(c.pruned)
 	freed, err := c.sweep(ctx, store, p)
 	if err != nil {
 		return done, err
@@ -140,6 +146,8 @@ type collection struct {
 	progress func(done, total int)
 
 	mu     sync.Mutex
+	pruned []string // keys of workspaces whose captures are gone, or with a dry run would be
+
 	live   map[blobs.Digest]struct{}
 	marked map[string]markedLog // by the name of the log's file without its form
 	old    []Info
@@ -152,6 +160,7 @@ type markedLog struct {
 	packed   bool
 	end      int64 // of its last whole line
 	unclosed bool
+	tracks   []string // directories
 }
 
 // logFile is a log, published or staged, to be marked.
@@ -161,6 +170,21 @@ type logFile struct {
 }
 
 func (f logFile) key() string { return path.Join(f.place.dir, f.place.name) }
+
+func (f logFile) info(root disk.Root) (fs.FileInfo, error) {
+	if f.staged != "" {
+		return root.Lstat(f.staged)
+	}
+	info, _, err := f.place.stat(root)
+	return info, err
+}
+
+func (f logFile) read(root disk.Root) (*stored, error) {
+	if f.staged != "" {
+		return readStaged(root, f)
+	}
+	return f.place.read(root, nil)
+}
 
 // logFiles lists all logs there are.
 func logFiles(root disk.Root) ([]logFile, error) {
@@ -245,16 +269,20 @@ func (c *collection) markLog(f logFile) {
 	var err error
 	var s *stored
 	if f.staged != "" {
-		if m.info, err = c.root.Lstat(f.staged); err == nil {
-			s, err = readStaged(c.root, f)
-		}
-	} else if m.info, m.packed, err = f.place.stat(c.root); err == nil {
-		s, err = f.place.read(c.root, nil)
+		m.info, err = c.root.Lstat(f.staged)
+	} else {
+		m.info, m.packed, err = f.place.stat(c.root)
+	}
+	if err == nil {
+		s, err = f.read(c.root)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if errors.Is(err, fs.ErrNotExist) {
 		return // deleted; a fork that was published is listed again
+	}
+	if noSession(err) {
+		return // it names no content; Check names it
 	}
 	if err == nil && len(s.state.damage) > 0 {
 		d := s.state.damage[0]
@@ -271,7 +299,7 @@ func (c *collection) markLog(f logFile) {
 		return
 	}
 	s.state.roots(c.mark)
-	m.end, m.unclosed = s.tail.End, s.tail.Unclosed
+	m.end, m.unclosed, m.tracks = s.tail.End, s.tail.Unclosed, s.state.tracks()
 	c.marked[f.key()] = m
 }
 
@@ -329,7 +357,7 @@ func (c *collection) sweep(ctx context.Context, store *blobs.Store, p CollectPar
 
 // complete marks what came since the logs were marked.
 func (c *collection) complete(ctx context.Context, p CollectParams) error {
-	if err := workspace.Live(c.root, func(d blobs.Digest) { c.mark(d, true) }); err != nil {
+	if err := workspace.Live(c.root, c.pruned, func(d blobs.Digest) { c.mark(d, true) }); err != nil {
 		return &Error{Kind: StorageFailed, Msg: "nothing was collected, because a tracked workspace's captures cannot be read", Err: err}
 	}
 	for _, roots := range p.Roots {

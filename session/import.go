@@ -104,7 +104,7 @@ func (r *Registry) Import(ctx context.Context, p ImportParams) (Imported, error)
 	if err != nil {
 		return done, storageError("the agent directory "+r.dir+" cannot be used", err)
 	}
-	if err := makePrivate(root, "sessions"); err != nil {
+	if err := disk.MkdirAll(root, "sessions", 0o700); err != nil {
 		return done, storageError("the sessions cannot be made", err)
 	}
 	lock, err := journal.TryLock(path.Join(root.Name(), "sessions/import"+lockSuffix))
@@ -283,7 +283,7 @@ func (i *importing) records(h *headerRecord, index []oldCheckpoint) ([]any, erro
 			continue
 		}
 		given[c.EntryID] = true
-		content, err := encodeRecord([]textBlock{{"text", ""}})
+		content, err := encodeJSON([]textBlock{{"text", ""}})
 		if err != nil {
 			return nil, err
 		}

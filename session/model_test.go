@@ -59,6 +59,17 @@ func (w *world) tree() map[string]string {
 	return tree
 }
 
+// dirs are the directories there are.
+func (w *world) dirs() (dirs []string) {
+	require.NoError(w.t, filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	}))
+	return dirs
+}
+
 // change is what somebody does to a path without oinod.
 func (w *world) change(p string) {
 	full := filepath.Join(w.dir, p)
@@ -152,7 +163,7 @@ func (w *world) rewind(t *rapid.T) {
 	if rapid.Bool().Draw(t, "conversation") {
 		p.Conversation = RewindConversation
 	}
-	before := w.tree()
+	before, dirs := w.tree(), w.dirs()
 	branch, err := w.s.Branch("")
 	require.NoError(w.t, err)
 	dry := p
@@ -194,7 +205,8 @@ func (w *world) rewind(t *rapid.T) {
 		}
 	}
 	require.Equal(w.t, before["user/only"], after["user/only"])
-	wrote := len(r.Restored)+len(r.Deleted) > 0
+	// A directory that was made only with a file is not listed, and gone all the same.
+	wrote := len(r.Restored)+len(r.Deleted) > 0 || !slices.Equal(dirs, w.dirs())
 	if !wrote && !(p.Conversation == RewindConversation && len(branch) > 0) {
 		return
 	}

@@ -27,6 +27,7 @@ type move struct {
 
 	before []*node // the list of checkpoints before it
 	moved  bool
+	undid  bool // something was (or would be) written, or the conversation moved
 	result RewindResult
 }
 
@@ -58,7 +59,9 @@ func (m *move) run() (RewindResult, error) {
 	if m.params.Fail && len(failed) > 0 {
 		return *res, failError(failed)
 	}
+	moves := m.wantsMove && !slices.ContainsFunc(failed, func(f checkpoints.Failure) bool { return f.Code.Real() })
 	if m.params.DryRun {
+		m.undid = len(intent.Steps) > 0 || moves
 		m.fill(intent.Steps, failed)
 		for _, t := range m.touched {
 			if t.quiet {
@@ -77,7 +80,6 @@ func (m *move) run() (RewindResult, error) {
 	m.record.Intent, m.record.Failed = intent, failed
 	m.takeOut(failed)
 	m.noteMerged()
-	moves := m.wantsMove && !slices.ContainsFunc(failed, func(f checkpoints.Failure) bool { return f.Code.Real() })
 	if moves && m.params.Child != nil {
 		m.record.Child = m.params.Child.ID()
 	}
@@ -100,6 +102,7 @@ func (m *move) run() (RewindResult, error) {
 		return *res, err
 	}
 	m.moved = done.Moved
+	m.undid = m.moved || len(done.Done) > 0
 	if c := m.params.Child; m.record.Child != "" && m.moved {
 		if err := c.Publish(context.WithoutCancel(m.ctx)); err != nil {
 			return *res, err

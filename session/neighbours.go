@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -11,7 +12,8 @@ import (
 // neighbours is what sessions of this process do to paths, so that a turn
 // that only records a path does not take another session's work for its own.
 // A tracked session learns the same, and of other processes too, from the
-// captures of its workspace.
+// captures of its workspace; any other, of other processes, from the claims in
+// the journals of those that track it.
 type neighbours struct {
 	mu     sync.Mutex
 	seq    int
@@ -56,6 +58,13 @@ func (n *neighbours) since(seq int, path, session string) []event {
 		}
 	}
 	return all
+}
+
+// knows reports whether a session is one whose changes to a path are events.
+func (n *neighbours) knows(path, session string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.events[path], func(e event) bool { return e.session == session })
 }
 
 // forget drops everything: no session is left that could ask.
@@ -103,11 +112,19 @@ func (s *Session) awaits(path string) bool {
 // turn's end. What they claimed is theirs: the turn's part ends before it, and
 // begins again after it (a second interval, with a seam). What nobody claimed
 // and another turn waits for too is shared.
-func (s *Session) divide(iv *interval, now checkpoints.State) (afterState, *intervalRecord) {
+func (s *Session) divide(iv *interval, now checkpoints.State, heard []event) (afterState, *intervalRecord) {
 	a := afterState{N: iv.n, State: &now}
 	var rest *intervalRecord
 	left := iv.before // by the newest claim
-	for _, e := range s.reg.neighbours.since(s.openedAt(iv.n), iv.path, s.id) {
+	// Of what was heard, that after which the path was as the turn found it came
+	// before the turn found it so.
+	for i := len(heard) - 1; i >= 0; i-- {
+		if heard[i].after.Same(iv.before) {
+			heard = heard[i+1:]
+			break
+		}
+	}
+	for _, e := range append(s.reg.neighbours.since(s.openedAt(iv.n), iv.path, s.id), heard...) {
 		if e.shared {
 			if !slices.Contains(a.Shared, e.session) {
 				a.Shared = append(a.Shared, e.session)
@@ -132,6 +149,29 @@ func (s *Session) divide(iv *interval, now checkpoints.State) (afterState, *inte
 		rest.Shared, a.Shared = a.Shared, nil
 	}
 	return a, rest
+}
+
+// hear is what sessions of other processes have claimed since the turn began, by
+// path: as far as the journals of tracked workspaces tell.
+func (s *Session) hear() map[string][]event {
+	c := s.claims()
+	if c == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(context.Background(), captureLimit)
+	defer cancel()
+	all, _ := c.Heard(limited)
+	here := map[string]bool{}
+	for _, o := range s.reg.others(s) {
+		here[o.id] = true
+	}
+	heard := map[string][]event{}
+	for _, h := range all {
+		if !here[h.Session] && !s.reg.neighbours.knows(h.Path, h.Session) {
+			heard[h.Path] = append(heard[h.Path], event{session: h.Session, before: h.Before, after: h.After})
+		}
+	}
+	return heard
 }
 
 // noteEnd tells the other sessions what the end of a turn, now in the log,
@@ -159,6 +199,9 @@ func (s *Session) noteEnd(records []any) {
 		return
 	}
 	clear(s.opened)
+	if s.state.open == nil || s.state.closed {
+		_ = s.tellTurn(context.Background(), false)
+	}
 	if s.state.open != nil {
 		return
 	}

@@ -20,7 +20,7 @@ func (r *Registry) openSession(ctx context.Context, id string) (*Session, error)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := awaitLock(ctx, root, p)
+	lock, err := awaitLock(ctx, root, p, r.patience)
 	if err != nil {
 		return nil, err
 	}
@@ -32,15 +32,12 @@ func (r *Registry) openSession(ctx context.Context, id string) (*Session, error)
 	return s, nil
 }
 
-// lockPatience is how long the opening of a session waits for its lock. Clients
+// awaitLock takes a session's lock, or says after some time who has it. Clients
 // start a process for each prompt, and the one before may still be closing.
-const lockPatience = 2 * time.Second
-
-// awaitLock takes a session's lock, or says after lockPatience who has it.
-func awaitLock(ctx context.Context, root disk.Root, p place) (*journal.Lock, error) {
-	over := time.NewTimer(lockPatience)
+func awaitLock(ctx context.Context, root disk.Root, p place, patience time.Duration) (*journal.Lock, error) {
+	over := time.NewTimer(patience)
 	defer over.Stop()
-	again := time.NewTicker(lockPatience / 50)
+	again := time.NewTicker(40 * time.Millisecond)
 	defer again.Stop()
 	for {
 		lock, err := takeLock(root, p)
@@ -154,7 +151,11 @@ func (s *Session) resume(ctx context.Context, root disk.Root) error {
 	if s.tracker != nil {
 		return s.resumeTracked(ctx)
 	}
-	return s.resumeTurn()
+	if err := s.resumeTurn(); err != nil {
+		return err
+	}
+	s.remind(ctx)
+	return nil
 }
 
 // resumeChildren publishes the staged forks that a finished rewind promised,
@@ -257,6 +258,9 @@ func (s *Session) takeDirs(ctx context.Context, additional []string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.leaveRoots(ctx); err != nil {
+		return errors.Join(err, ws.Close())
+	}
 	if err := s.commit(&dirsRecord{Type: "dirs", AdditionalDirectories: additional}); err != nil {
 		return errors.Join(err, ws.Close())
 	}
@@ -264,16 +268,8 @@ func (s *Session) takeDirs(ctx context.Context, additional []string) error {
 	s.retired = append(s.retired, s.ws) // a reader may be using it
 	s.ws = ws
 	s.mu.Unlock()
-	if s.tracker == nil {
-		return nil
-	}
-	// The old roots' captures go on in the new one; a new root is seen from the
-	// next turn on.
-	old := s.tracker
-	if err := s.track(false); err != nil {
-		return storageError("the new directories cannot be tracked", err)
-	}
-	return old.Close()
+	s.claimAnew(ctx)
+	return s.enterRoots(ctx)
 }
 
 // close closes the session, fixing the after states of an open turn unless its
@@ -313,6 +309,7 @@ func (s *Session) close(ctx context.Context, fix bool) error {
 	if s.tracker != nil {
 		errs = append(errs, s.tracker.Close())
 	}
+	s.leaveClaims(ctx)
 	errs = append(errs, s.log.Close())
 	if s.lock != nil {
 		errs = append(errs, s.lock.Unlock())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/blobs"
@@ -50,6 +51,15 @@ type entryRecord struct {
 	TokensBefore int64           `json:"tokensBefore,omitempty"`
 	TokensAfter  int64           `json:"tokensAfter,omitempty"`
 	MessageID    string          `json:"messageId,omitempty"`
+	Told         string          `json:"told,omitempty"` // see Entry.Told
+}
+
+// messageRecord is what a wrapped agent calls a message of the user, which it
+// says only when it has it. Of its own messages the entries have that.
+type messageRecord struct {
+	Type      string `json:"type"` // message
+	Entry     string `json:"entry"`
+	MessageID string `json:"messageId"`
 }
 
 // beforeRecord opens intervals of a turn: what paths were before it changed them.
@@ -57,6 +67,7 @@ type beforeRecord struct {
 	Type      string           `json:"type"` // before
 	Turn      string           `json:"turn"`
 	Intervals []intervalRecord `json:"intervals"`
+	At        int64            `json:"at,omitempty"` // see activity
 }
 
 type intervalRecord struct {
@@ -68,6 +79,8 @@ type intervalRecord struct {
 	// In the log of a fork: the after state that was copied along.
 	After *checkpoints.State `json:"after,omitempty"`
 	Seam  bool               `json:"seam,omitempty"` // see interval.seam
+	// Linked: for scope "all" that is none; see interval.linked.
+	Linked bool `json:"linked,omitempty"`
 	// Shared are other sessions whose turn was open too when the path changed.
 	Shared []string `json:"shared,omitempty"`
 	// Along: a directory that came or went only with something in it.
@@ -89,6 +102,11 @@ type seenRecord struct {
 	// Unseen is what the capture could not see: nobody can tell what the turn
 	// has changed there.
 	Unseen []Uncovered `json:"unseen,omitempty"`
+	// Dark: nobody can tell either what it would have seen, for nothing was seen
+	// before that could be compared with what is seen next.
+	Dark bool `json:"dark,omitempty"`
+	// Rules are what the capture covered, where that is not what the last one did.
+	Rules []*workspace.Rules `json:"rules,omitempty"`
 }
 
 // outsideRecord keeps what changed and was no turn's of this session. It comes
@@ -106,6 +124,7 @@ type afterRecord struct {
 	Type   string       `json:"type"` // after
 	Turn   string       `json:"turn"`
 	Afters []afterState `json:"afters"`
+	At     int64        `json:"at,omitempty"`
 }
 
 type afterState struct {
@@ -120,11 +139,19 @@ type afterState struct {
 	Shared []string `json:"shared,omitempty"`
 }
 
+// knownRecord fixes after states of turns that have ended: of files that were
+// too large to be read then, and have been recognized since.
+type knownRecord struct {
+	Type   string       `json:"type"` // known
+	Afters []afterState `json:"afters"`
+}
+
 // endRecord ends a turn, or (open) leaves it open while the session is closed.
 type endRecord struct {
 	Type   string       `json:"type"` // end
 	Turn   string       `json:"turn"`
 	Why    string       `json:"why"` // turn_end, entry, rewind, close
+	At     int64        `json:"at,omitempty"`
 	Afters []afterState `json:"afters,omitempty"`
 	Open   bool         `json:"open,omitempty"`
 	// Of a tracked session: the capture that the turn ends with, and intervals
@@ -133,6 +160,8 @@ type endRecord struct {
 	Drop []int          `json:"drop,omitempty"`
 	// Unseen is what that capture could not see; see seenRecord.
 	Unseen []Uncovered `json:"unseen,omitempty"`
+	// Dark: see seenRecord.
+	Dark bool `json:"dark,omitempty"`
 }
 
 // reopenRecord: the turn goes on after the session was closed with it open.
@@ -140,6 +169,9 @@ type reopenRecord struct {
 	Type string         `json:"type"` // reopen
 	Turn string         `json:"turn"`
 	Mark workspace.Mark `json:"mark,omitempty"`
+	// As of seenRecord.
+	Unseen []Uncovered        `json:"unseen,omitempty"`
+	Rules  []*workspace.Rules `json:"rules,omitempty"`
 }
 
 // rewindRecord is the intent of a rewind or redo, written before anything is
@@ -148,6 +180,7 @@ type reopenRecord struct {
 type rewindRecord struct {
 	Type         string             `json:"type"` // rewind
 	ID           string             `json:"id"`
+	At           int64              `json:"at,omitempty"`
 	RedoOf       string             `json:"redoOf,omitempty"` // a redo: the rewind that it undoes
 	Target       string             `json:"target,omitempty"`
 	Conversation Conversation       `json:"conversation,omitempty"`
@@ -187,17 +220,22 @@ type forkedRecord struct {
 	// Evicted is the newest user entry that the source could not be rewound to.
 	Evicted string   `json:"evicted,omitempty"`
 	Dropped []string `json:"dropped,omitempty"`
+	// Boundary is how many of the copied intervals are not newer than when a turn
+	// of the source last began or ended.
+	Boundary int `json:"boundary,omitempty"`
 }
 
 type labelRecord struct {
 	Type  string `json:"type"` // label
 	Entry string `json:"entry"`
 	Label string `json:"label"` // "" clears
+	At    int64  `json:"at,omitempty"`
 }
 
 type titleRecord struct {
 	Type  string `json:"type"` // title
 	Title string `json:"title"`
+	At    int64  `json:"at,omitempty"`
 }
 
 type dirsRecord struct {
@@ -214,6 +252,32 @@ type stateRecord struct {
 	Digest blobs.Digest   `json:"digest"` // of the state
 	N      int            `json:"n"`      // counts states that are stored against each other, from 0
 	Chain  []blobs.Digest `json:"chain"`  // a whole state, then deltas, each against what those before it give
+	At     int64          `json:"at,omitempty"`
+}
+
+// activity is when somebody asked for what a record says; 0 where nobody did,
+// as where a session is opened or closed, or the record is of before records
+// had times.
+func activity(r any) int64 {
+	switch r := r.(type) {
+	case *entryRecord:
+		return r.CreatedAt
+	case *beforeRecord:
+		return r.At
+	case *afterRecord:
+		return r.At
+	case *endRecord:
+		return r.At
+	case *rewindRecord:
+		return r.At
+	case *labelRecord:
+		return r.At
+	case *titleRecord:
+		return r.At
+	case *stateRecord:
+		return r.At
+	}
+	return 0
 }
 
 // decodeRecord decodes the object of a line. A type it does not know is an error.
@@ -230,6 +294,8 @@ func decodeRecord(object []byte) (any, error) {
 		r = new(afterRecord)
 	case "end":
 		r = new(endRecord)
+	case "known":
+		r = new(knownRecord)
 	case "reopen":
 		r = new(reopenRecord)
 	case "rewind":
@@ -254,6 +320,10 @@ func decodeRecord(object []byte) (any, error) {
 		r = new(stateRecord)
 	case "agent":
 		r = new(agentRecord)
+	case "setting":
+		r = new(settingRecord)
+	case "message":
+		r = new(messageRecord)
 	default:
 		return nil, fmt.Errorf("a record of type %q, which this oinod does not know", t)
 	}
@@ -276,37 +346,53 @@ func recordType(object []byte) string {
 	return string(name)
 }
 
-// encodeRecord is the object of r's line.
+// encodeRecord is the object of r's line. What is large in it is spliced in:
+// encoding/json would go through it byte by byte, twice.
 func encodeRecord(r any) ([]byte, error) {
-	if e, ok := r.(*entryRecord); ok && len(e.Content) > longContent && bytes.IndexByte(e.Content, '\n') < 0 {
-		return encodeLong(e)
+	switch r := r.(type) {
+	case *entryRecord:
+		if len(r.Content) > longContent && bytes.IndexByte(r.Content, '\n') < 0 { // and it is valid
+			rest := *r
+			rest.Content = json.RawMessage("0")
+			return encodeAround(&rest, `,"content":`, "0", r.Content)
+		}
+	case *rewindRecord:
+		if len(r.Intent.Steps) > 0 {
+			rest := *r
+			rest.Intent.Steps = nil
+			steps, err := checkpoints.AppendSteps(nil, r.Intent.Steps)
+			if err != nil {
+				return nil, err
+			}
+			return encodeAround(&rest, `,"intent":{"steps":`, "null", steps)
+		}
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // a message is kept as it was said
-	if err := enc.Encode(r); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return encodeJSON(r)
 }
 
-// longContent is from which length on a content is put into its line as it is,
-// unless that would break the line: encoding/json would go through it byte by
-// byte, twice.
+// longContent is from which length on a content is spliced in.
 const longContent = 4 << 10
 
-// encodeLong is encodeRecord for an entry whose content, which is valid, is long.
-func encodeLong(e *entryRecord) ([]byte, error) {
-	const here = `,"content":0`
-	rest := *e
-	rest.Content = json.RawMessage("0")
-	b, err := encodeRecord(&rest)
+// encodeAround encodes r with value where it has instead after name. Both
+// begin with what an object's string cannot hold unescaped.
+func encodeAround(r any, name, instead string, value []byte) ([]byte, error) {
+	b, err := encodeJSON(r)
 	if err != nil {
 		return nil, err
 	}
-	before, after, ok := bytes.Cut(b, []byte(here)) // in a string the quotes would be escaped
+	before, after, ok := bytes.Cut(b, []byte(name+instead))
 	if !ok {
-		return nil, fmt.Errorf("an entry's line without its content: %.80q", b)
+		return nil, fmt.Errorf("a record's line without its %s: %.80q", name, b)
 	}
-	return bytes.Join([][]byte{before, []byte(here[:len(here)-1]), e.Content, after}, nil), nil
+	return slices.Concat(before, []byte(name), value, after), nil
+}
+
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // a message is kept as it was said
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -16,7 +16,7 @@ import (
 // migration, a new frozen store in testdata, and a line in docs/sessions.md.
 func TestTheFormatIsPinned(t *testing.T) {
 	require.Equal(t, 1, formatVersion)
-	for _, r := range []string{"session", "entry", "before", "after", "end", "reopen", "rewind", "rewound", "evict", "forked", "label", "title", "dirs", "state", "seen", "outside", "agent"} {
+	for _, r := range []string{"session", "entry", "before", "after", "end", "reopen", "rewind", "rewound", "evict", "forked", "label", "title", "dirs", "state", "seen", "outside", "agent", "message"} {
 		_, err := decodeRecord([]byte(`{"type":"` + r + `"}`))
 		require.NoError(t, err, r)
 	}

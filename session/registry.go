@@ -45,6 +45,9 @@ type Options struct {
 	NewID    func() string                       // nil: UUID version 7
 	Event    func(Event)                         // nil: none; called in the order of the records, never with a lock held
 	OpenRoot func(dir string) (disk.Root, error) // nil: disk.Open
+	// LockPatience is how long the opening of a session waits for its lock: the
+	// process before may still be closing. 0: two seconds.
+	LockPatience time.Duration
 
 	Tracked TrackedOptions
 }
@@ -86,6 +89,7 @@ type Registry struct {
 	event    func(Event)
 	openRoot func(dir string) (disk.Root, error)
 	tracked  TrackedOptions
+	patience time.Duration // with a session's lock
 
 	mu      sync.Mutex // never held across I/O but the first opening of the agent directory
 	root    disk.Root  // the agent directory; nil until it is first needed
@@ -106,11 +110,14 @@ func OpenRegistry(o Options) (*Registry, error) {
 		return nil, fmt.Errorf("limits must be positive: %+v", o.Limits)
 	}
 	r := &Registry{
-		dir: o.Dir, app: o.App, limits: o.Limits, now: o.Now, newID: o.NewID, event: o.Event, openRoot: o.OpenRoot, tracked: o.Tracked,
+		dir: o.Dir, app: o.App, limits: o.Limits, now: o.Now, newID: o.NewID, event: o.Event, openRoot: o.OpenRoot, tracked: o.Tracked, patience: o.LockPatience,
 		open: map[string]*Session{}, opening: map[string]chan struct{}{}, places: map[string]place{},
 	}
 	if r.now == nil {
 		r.now = time.Now
+	}
+	if r.patience == 0 {
+		r.patience = 2 * time.Second
 	}
 	if r.newID == nil {
 		r.newID = func() string { return uuid.Must(uuid.NewV7()).String() }
@@ -145,9 +152,10 @@ func (r *Registry) agentDir(create bool) (disk.Root, *blobs.Store, error) {
 	return r.root, r.store, nil
 }
 
-// tracking is the store of tracked trees, opened with the first use.
-func (r *Registry) tracking() (*workspace.Store, error) {
-	root, store, err := r.agentDir(true)
+// tracking is the store of tracked trees, opened with the first use. Without
+// create, an agent directory that is not there is fs.ErrNotExist.
+func (r *Registry) tracking(create bool) (*workspace.Store, error) {
+	root, store, err := r.agentDir(create)
 	if err != nil {
 		return nil, err
 	}
@@ -188,6 +196,20 @@ func (r *Registry) alive(id string) bool {
 	}
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Kind == Locked
+}
+
+// aliveOnce is alive for one operation, which asks for each session once: each
+// question tries a lock, and a turn may share thousands of changes.
+func (r *Registry) aliveOnce() func(id string) bool {
+	known := map[string]bool{}
+	return func(id string) bool {
+		is, ok := known[id]
+		if !ok {
+			is = r.alive(id)
+			known[id] = is
+		}
+		return is
+	}
 }
 
 // Create makes a session and opens it. A bad cwd is a *checkpoints.PathError
@@ -257,6 +279,19 @@ func (r *Registry) workspace(cwd string, additional []string, store *blobs.Store
 	})
 }
 
+// CheckRoots reports why a session that works in cwd could not have the
+// additional directories; nil is none.
+func (r *Registry) CheckRoots(cwd string, additional []string) error {
+	if additional == nil {
+		return nil
+	}
+	ws, err := r.workspace(cwd, additional, blobs.Memory(), false)
+	if err != nil {
+		return err
+	}
+	return ws.Close()
+}
+
 // newPlace is where the log of a new session goes.
 func newPlace(h *headerRecord) place {
 	return place{
@@ -265,35 +300,10 @@ func newPlace(h *headerRecord) place {
 	}
 }
 
-// makePrivate makes directory name of root and its parents, for their owner
-// alone, whatever the umask.
-func makePrivate(root disk.Root, name string) error {
-	for i, c := range name + "/" {
-		if c != '/' {
-			continue
-		}
-		dir := name[:i]
-		err := root.Mkdir(dir, 0o700)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err == nil {
-			err = root.Chmod(dir, 0o700)
-		}
-		if err == nil {
-			err = root.SyncDir(path.Dir(dir))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // createLog takes the new session's lock and writes its log.
 func (s *Session) createLog(root disk.Root, records ...any) error {
 	s.place = newPlace(records[0].(*headerRecord))
-	if err := makePrivate(root, s.place.dir); err != nil {
+	if err := disk.MkdirAll(root, s.place.dir, 0o700); err != nil {
 		return err
 	}
 	lock, err := journal.TryLock(path.Join(root.Name(), s.place.lock()))
@@ -444,8 +454,8 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	if s != nil {
-		if s.tracker != nil {
-			_ = s.tracker.ReleaseAll(ctx) // kept longer, if it fails
+		if w := s.watcher(); w != nil {
+			_ = w.ReleaseAll(ctx) // kept longer, if it fails
 		}
 		if err := s.close(ctx, false); err != nil {
 			return err
@@ -482,7 +492,7 @@ func (r *Registry) Delete(ctx context.Context, id string) error {
 // release lets the captures go that a deleted session still held. A failure
 // keeps them longer.
 func (r *Registry) release(ctx context.Context, h *headerRecord) {
-	store, err := r.tracking()
+	store, err := r.tracking(true)
 	if err != nil {
 		return
 	}

@@ -96,7 +96,7 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	m := move{
 		session: s, ctx: ctx, params: p, touched: append(touched, now.hollows(sp, touched)...),
 		record: rewindRecord{
-			Type: "rewind", ID: s.reg.newID(), Target: p.EntryID, Conversation: p.Conversation, Some: p.Paths != nil,
+			Type: "rewind", ID: s.reg.newID(), At: s.now(), Target: p.EntryID, Conversation: p.Conversation, Some: p.Paths != nil,
 			Undo: map[string][]int{},
 		},
 	}
@@ -119,7 +119,7 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	if err != nil {
 		return RewindResult{}, err
 	}
-	res.Turns = s.countTurns(m.before, touched, p)
+	res.Turns = s.countTurns(&m, touched)
 	if m.moved {
 		res.HasText = target != nil
 	} else {
@@ -131,16 +131,23 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 // countTurns is how many listed user entries were undone: those that were
 // listed before and lie at or after the target; with paths, those that lost an
 // interval.
-func (s *Session) countTurns(listed []*node, touched []*touch, p RewindParams) int {
-	order, n := s.state.targetOrder(p.EntryID), 0
-	for _, l := range listed {
-		if l.order < order {
-			continue
+func (s *Session) countTurns(m *move, touched []*touch) int {
+	order := s.state.targetOrder(m.params.EntryID)
+	failed := map[string]bool{}
+	for _, f := range m.result.Failed {
+		failed[f.Path] = true
+	}
+	lost := map[string]bool{}
+	for _, t := range touched {
+		for _, iv := range t.undone {
+			if iv.turn != nil && m.undid && !failed[t.Path] {
+				lost[iv.turn.entry.id] = true
+			}
 		}
-		lost := slices.ContainsFunc(touched, func(t *touch) bool {
-			return slices.ContainsFunc(t.intervals, func(iv *interval) bool { return iv.turn != nil && iv.turn.entry.id == l.id })
-		})
-		if p.Paths == nil || lost {
+	}
+	n := 0
+	for _, l := range m.before {
+		if l.order >= order && (m.params.Paths == nil || lost[l.id]) {
 			n++
 		}
 	}
@@ -165,7 +172,7 @@ func (s *Session) Redo(ctx context.Context, p RewindParams) (RewindResult, error
 	}
 	m := move{
 		session: s, ctx: ctx, params: RewindParams{OnConflict: p.OnConflict, Fail: p.Fail},
-		record:    rewindRecord{Type: "rewind", ID: s.reg.newID(), RedoOf: old.ID, Undo: map[string][]int{}},
+		record:    rewindRecord{Type: "rewind", ID: s.reg.newID(), At: s.now(), RedoOf: old.ID, Undo: map[string][]int{}},
 		redo:      old,
 		wantsMove: old.moved && old.Conversation == RewindConversation,
 	}

@@ -51,8 +51,13 @@ type Entry struct {
 	TokensBefore int64
 	TokensAfter  int64
 	// MessageID, of assistant entries one behind the other, says that they are
-	// chunks of one message; see Replay. Without one an entry is a message.
+	// chunks of one message; see Replay. Without one an entry is a message. Where
+	// an agent is wrapped it is what the agent calls the message, of user entries
+	// too.
 	MessageID string
+	// Told, of a user entry that a wrapped agent was told together with words of
+	// ours, is the fingerprint of all that text: what it has is not Content.
+	Told string
 }
 
 // NewEntry is an entry to append. An empty ID is chosen here. ParentID and
@@ -77,6 +82,7 @@ type CheckpointFile struct {
 
 // EntriesQuery selects entries of the active branch.
 type EntriesQuery struct {
+	Through string // of the branch that ends with this entry, active or not; "": the active one
 	After   string // only those after this entry
 	Limit   int    // 0: all
 	Context bool   // as the model should see it
@@ -113,10 +119,15 @@ type Session struct {
 	state  *state       // changed only by commit
 	ws     *checkpoints.Workspace
 	closed bool
-
-	// tracker sees every change of a tracked workspace; nil with tracking files.
+	// tracker sees every change of a tracked workspace; nil with tracking files,
+	// and while the session is asleep. Set by whoever is inside begin, who may
+	// read it without mu.
 	tracker *workspace.Workspace
-	first   firstLook
+	// claimant is what a session with tracking files tells tracked ones with;
+	// nil until it is needed.
+	claimant *workspace.Claimant
+
+	first firstLook
 
 	// When intervals were opened, and the session, for Registry.neighbours.
 	// Touched by whoever is inside begin.
@@ -129,6 +140,13 @@ type Session struct {
 	asleep bool
 }
 
+// watcher is the tracker, for those who are not inside begin.
+func (s *Session) watcher() *workspace.Workspace {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.tracker
+}
+
 // ID names the session.
 func (s *Session) ID() string { return s.id }
 
@@ -138,7 +156,8 @@ func (s *Session) Cwd() string { return s.cwd }
 // Tracking is what the session was made with.
 func (s *Session) Tracking() Tracking { return s.tracking }
 
-// Title is the set title, else the start of the first user message.
+// Title is the set title, else the start of the first user message of the
+// active branch.
 func (s *Session) Title() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -149,7 +168,10 @@ func (st *state) shownTitle() string {
 	if st.title != "" {
 		return st.title
 	}
-	return st.firstMsg
+	if st.leaf != nil {
+		return st.leaf.firstMsg
+	}
+	return ""
 }
 
 // begin waits for its turn to change the session and returns what ends it.
@@ -265,13 +287,9 @@ func (s *Session) Checkpoints(ctx context.Context) ([]Checkpoint, error) {
 // checkpoint describes a user entry and what its turn touched.
 func (st *state) checkpoint(n *node) Checkpoint {
 	c := Checkpoint{EntryID: n.id, CreatedAt: n.createdAt, Label: st.labels[n.id], Files: []CheckpointFile{}}
-	c.Uncovered = st.turns[n.id].notSeen()
-	seen := map[string]bool{}
-	for _, iv := range st.turns[n.id].intervals {
-		if iv.out || iv.along || seen[iv.path] {
-			continue
-		}
-		seen[iv.path] = true
+	t := st.turns[n.id]
+	c.Uncovered = t.notSeen()
+	for _, iv := range t.firstIntervals() {
 		if iv.before.Kind == checkpoints.Uncovered {
 			c.Uncovered = append(c.Uncovered, uncoveredOf(iv))
 		}
@@ -295,7 +313,7 @@ func (s *Session) Label(ctx context.Context, entryID, label string) error {
 	if s.state.nodes[entryID] == nil {
 		return refuse(EntryNotFound, "session %s has no entry %q", s.id, entryID)
 	}
-	return s.commit(&labelRecord{Type: "label", Entry: entryID, Label: label})
+	return s.commit(&labelRecord{Type: "label", Entry: entryID, Label: label, At: s.now()})
 }
 
 // SetTitle names the session; "" clears.
@@ -305,7 +323,7 @@ func (s *Session) SetTitle(ctx context.Context, title string) error {
 		return err
 	}
 	defer end()
-	return s.commit(&titleRecord{Type: "title", Title: shorten(title, maxTitle)})
+	return s.commit(&titleRecord{Type: "title", Title: shorten(title, maxTitle), At: s.now()})
 }
 
 // entryOrLeaf is the entry with the id, or the leaf for "".

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	"github.com/oino-dev/oinod/checkpoints"
 )
@@ -111,6 +112,15 @@ func (g *staging) commit() error {
 	if err := g.s.syncBlobs(); err != nil {
 		return err
 	}
+	at := g.s.now()
+	for _, r := range all {
+		switch r := r.(type) {
+		case *beforeRecord:
+			r.At = at
+		case *afterRecord:
+			r.At = at
+		}
+	}
 	return g.s.commit(all...)
 }
 
@@ -133,8 +143,23 @@ func (s *Session) eviction(t *turn) *evictRecord {
 	return &evictRecord{Type: "evict", Through: with[over-1].id}
 }
 
+// late takes what was captured of path for what it may not be, where it was
+// changed since a time: the state before that is nobody's to know.
+func (g *staging) late(path string, since time.Time) {
+	c, ok := g.captured[path]
+	if !ok || since.IsZero() || c.Changed.Before(since) {
+		return
+	}
+	if c.State.Kind == checkpoints.Absent && g.s.tracker == nil {
+		return // most likely it was never there: a name beside it has come or gone
+	}
+	c.State = checkpoints.State{Kind: checkpoints.Uncovered, Reason: checkpoints.Excluded}
+	c.Err = "it was changed in this turn before it was named"
+	g.captured[path] = c
+}
+
 // record stages one request.
-func (g *staging) record(names []string) (RecordReply, error) {
+func (g *staging) record(names []string, since time.Time) (RecordReply, error) {
 	r := RecordReply{EntryID: g.turn.entry.id, Recorded: []string{}, Known: []string{}}
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -149,6 +174,7 @@ func (g *staging) record(names []string) (RecordReply, error) {
 			}
 			continue
 		}
+		g.late(name, since)
 		c, err := g.open(name)
 		if err != nil {
 			return r, err

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -184,15 +185,21 @@ type stored struct {
 }
 
 // read folds a log in. Every line is also passed to each, which may be nil,
-// after it was folded. A log that is newer, or does not begin as one, is an
-// *Error; damage behind that is noted in the state.
+// after it was folded. A log that is newer, does not begin as one, or is none
+// (noSession) is an *Error; damage behind that is noted in the state.
 func (p place) read(root disk.Root, each func(journal.Line)) (*stored, error) {
 	f, err := p.open(root)
 	if err != nil {
 		return nil, storageError("the log of session "+p.id()+" cannot be opened", err)
 	}
 	defer f.Close()
-	return readFrom(f, p, each)
+	s, err := readFrom(f, p, each)
+	if e, ok := errors.AsType[*Error](err); ok && e.Kind == LogDamaged {
+		if none := judgeKind(root, p); none != nil {
+			return nil, none
+		}
+	}
+	return s, err
 }
 
 func readFrom(f *logReader, p place, each func(journal.Line)) (*stored, error) {
@@ -233,7 +240,8 @@ func readFrom(f *logReader, p place, each func(journal.Line)) (*stored, error) {
 }
 
 // judgeVersion refuses a log of a newer version before anything else is asked
-// of it: a newer one may have other lines, and sums of another kind.
+// of it, its sum too: a newer one may have other lines, and sums of another
+// kind. A bit that flipped there is told as one: neither is touched.
 func judgeVersion(r *bufio.Reader, id string) error {
 	head, _ := r.Peek(headSize)
 	line, _, _ := bytes.Cut(head, []byte("\n"))
@@ -244,10 +252,74 @@ func judgeVersion(r *bufio.Reader, id string) error {
 	if n, err := strconv.ParseUint(string(named[1]), 10, 64); err == nil && n <= formatVersion {
 		return nil
 	}
-	if _, err := journal.Decode(slices.Clone(line)); err != nil && journal.HasSum(line) {
-		return nil // one of ours, damaged
+	return refuse(NewerVersion, "session %s was written by a newer oinod (log version %s; this one knows %d); use that one, nothing was touched", id, named[1], formatVersion)
+}
+
+// What a file beside the logs is that looks like one by its name alone.
+var (
+	// errUnfinished is a log whose first line was never whole: of such a session
+	// nobody was told, and it names no content.
+	errUnfinished = errors.New("its first line was never whole")
+	// errNotOurs is a file that oinod has not written.
+	errNotOurs = errors.New("it is no log of oinod's")
+)
+
+// noSession reports that err says of a log that it is none, and nobody's.
+func noSession(err error) bool {
+	return errors.Is(err, errUnfinished) || errors.Is(err, errNotOurs)
+}
+
+// headStart is what the first line of a log begins with; headSum is more than
+// the sum takes that each of its lines ends with.
+const (
+	headStart = `{"type":"session",`
+	headSum   = 64
+)
+
+// judgeKind tells a log that is damaged from what is none: nothing of a log of
+// ours can be in it, or nothing was ever finished. In doubt it is damaged.
+func judgeKind(root disk.Root, p place) error {
+	if _, err := root.Lstat(p.packed()); err == nil {
+		return nil // there was a whole log once
 	}
-	return refuse(NewerVersion, "session %s was written by a newer oinod (log version %d; this one knows %d); use that one, nothing was touched", id, named[1], formatVersion)
+	f, err := root.OpenFile(p.log(), os.O_RDONLY, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, headSize)
+	no := func(why error) error {
+		return &Error{Kind: NotFound, Msg: "there is no session " + strconv.Quote(p.id()) + ", only a file " + p.log(), Err: why}
+	}
+	head, err := r.Peek(headSize)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil
+	}
+	whole := bytes.IndexByte(head, '\n') >= 0 || err == nil
+	switch begins := head[:min(len(head), len(headStart))]; {
+	case bytes.IndexByte(head, 0) >= 0:
+		return nil // a disk has lost what was there
+	case !whole && strings.HasPrefix(headStart, string(begins)):
+		return no(errUnfinished)
+	case string(begins) == headStart:
+		return nil
+	}
+	var end []byte // of the line under way
+	for {
+		line, err := r.ReadSlice('\n')
+		end = append(end[max(0, len(end)-headSum):], line...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case journal.HasSum(bytes.TrimSuffix(end, []byte("\n"))):
+			return nil
+		case errors.Is(err, io.EOF):
+			return no(errNotOurs)
+		case err != nil:
+			return nil
+		}
+		end = end[:0]
+	}
 }
 
 // versionName is where a first line says its version, of any size: no other key
@@ -276,7 +348,13 @@ func readHeader(root disk.Root, p place) (*headerRecord, error) {
 		}
 		first.Err = err
 	}
-	return judgeHeader(p.id(), first)
+	h, err := judgeHeader(p.id(), first)
+	if err != nil {
+		if none := judgeKind(root, p); none != nil {
+			return nil, none
+		}
+	}
+	return h, err
 }
 
 // judgeHeader returns what the first line says, if it is one of ours.

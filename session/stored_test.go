@@ -104,7 +104,8 @@ func TestEveryCutOfASessionIsAPrefixOfIt(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, log[:cut], 0o600))
 		s, err := p.read(root, nil)
 		if cut < first {
-			refused(t, LogDamaged, err) // it was never without its first line
+			refused(t, NotFound, err) // of such a session nobody was told
+			require.ErrorIs(t, err, errUnfinished)
 			continue
 		}
 		require.NoError(t, err)
@@ -265,6 +266,7 @@ func TestANewerLogIsRefusedByNameAndLeftUntouched(t *testing.T) {
 		"and a tail that looks torn":  append(bytes.Clone(ours), rest[:len(rest)-9]...),
 		"in a line without a newline": ours[:len(ours)-1],
 		"with a number of any size":   append([]byte(`{"type":"session","version":99999999999999999999999}`), '\n'),
+		"with a sum that is wrong":    append(bytes.Replace(bytes.Clone(first), []byte(`"version":1`), []byte(`"version":9`), 1), log[len(first):]...),
 		"in a very long first line":   append([]byte(`{"type":"session","version":2,"more":"`+strings.Repeat("x", 2*headSize)+`"}`), '\n'),
 	} {
 		require.NoError(t, os.WriteFile(path, newer, 0o600), name)
@@ -287,10 +289,61 @@ func TestANewerLogIsRefusedByNameAndLeftUntouched(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(newer, left), name)
 	}
-	// A flipped bit in the version is damage, and no newer log.
-	flipped := append(bytes.Replace(bytes.Clone(first), []byte(`"version":1`), []byte(`"version":9`), 1), log[len(first):]...)
-	require.NoError(t, os.WriteFile(path, flipped, 0o600))
-	_, err = b.reg.Get(t.Context(), id)
+}
+
+// What has the name of a log and is none is named by a check, and stands in
+// nobody's way.
+func TestWhatIsNoLogStandsInNobodysWay(t *testing.T) {
+	b := newBox(t)
+	id, path, log, _ := b.story()
+	first, rest, _ := bytes.Cut(log, []byte("\n"))
+	none := filepath.Join(filepath.Dir(path), "1700000000000_00000000-0000-7000-8000-000000000001.jsonl")
+	tests := []struct {
+		name string
+		data string
+		want string // what a check finds
+	}{
+		{"empty", "", Unfinished},
+		{"torn in the first line", string(first[:40]), Unfinished},
+		{"text", "hello\n", NotOurs},
+		{"text without an end", "hello", NotOurs},
+		{"other JSON", `{"type":"message"}` + "\n[1]\n", NotOurs},
+		{"a long line", strings.Repeat("x", 3*headSize) + "\nmore", NotOurs},
+		{"a first line that is not ours any more", "{" + string(log[2:]), DamagedLog},
+		{"a first line that is gone", string(rest), DamagedLog},
+		{"a sum behind a long line", strings.Repeat("x", headSize-5) + string(log), DamagedLog},
+		{"zeros", string(make([]byte, 100)), DamagedLog},
+		{"a whole first line with a wrong sum", strings.Replace(string(first), "test", "tesT", 1) + "\n", DamagedLog},
+	}
+	for _, test := range tests {
+		require.NoError(t, os.WriteFile(none, []byte(test.data), 0o600))
+		_, err := b.reg.Get(t.Context(), "00000000-0000-7000-8000-000000000001")
+		infos, _, lerr := b.reg.List(t.Context(), ListParams{})
+		require.NoError(t, lerr)
+		_, gerr := b.reg.Collect(t.Context(), CollectParams{})
+		if test.want == DamagedLog {
+			refused(t, LogDamaged, err)
+			refused(t, LogDamaged, gerr)
+			require.Len(t, infos, 2, test.name)
+		} else {
+			refused(t, NotFound, err)
+			require.NoError(t, gerr, test.name)
+			require.Len(t, infos, 1, test.name)
+			require.Equal(t, id, infos[0].SessionID)
+		}
+		found, err := b.reg.Check(t.Context(), true)
+		require.NoError(t, err)
+		require.Len(t, found.Findings, 1, test.name)
+		require.Equal(t, test.want, found.Findings[0].Kind, test.name)
+		left, err := os.ReadFile(none)
+		require.NoError(t, err)
+		require.Equal(t, test.data, string(left), test.name)
+	}
+	// Beside a packed one, nothing is as if it had never been.
+	require.NoError(t, os.Rename(none, path))
+	require.NoError(t, os.WriteFile(strings.TrimSuffix(path, logSuffix)+packedSuffix, []byte("x"), 0o600))
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err := b.reg.Collect(t.Context(), CollectParams{})
 	refused(t, LogDamaged, err)
 }
 

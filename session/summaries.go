@@ -31,7 +31,7 @@ import (
 // one only where its summary is missing, stale, damaged or another log's.
 // Nothing is lost with the file, so nothing about it is ever an error.
 //
-//	{"type":"summary","name":…,"size":…,"mtime":…,"at":…,"info":{…},"crc":…}
+//	{"type":"summary","version":2,"name":…,"size":…,"mtime":…,"at":…,"info":{…},"crc":…}
 //
 // A listing is sorted by what stands before the info, which alone is decoded,
 // by hand: of 10,000 sessions a page shows 100.
@@ -45,6 +45,7 @@ type summaries struct {
 type known map[string]summary
 
 type summary struct {
+	dir   string // of the log; set in a listing
 	name  string
 	size  int64
 	mtime int64  // ns
@@ -53,6 +54,10 @@ type summary struct {
 }
 
 const summariesName = "summaries"
+
+// summaryStart begins each line. With what a summary tells of a log the version
+// changes: a line of another one is not read, and the file is written anew.
+const summaryStart = `{"type":"summary","version":2,"name":"`
 
 // of returns the summaries of the logs in dir but for those of the sessions
 // that skip names, reading the logs whose summary is stale.
@@ -160,7 +165,7 @@ func readInfos(ctx context.Context, root disk.Root, places []place) ([]summary, 
 			}
 			info, sure := readInfo(root, p)
 			info.Size = st.Size()
-			b, err := encodeRecord(info)
+			b, err := encodeJSON(info)
 			if err != nil {
 				return err
 			}
@@ -253,7 +258,7 @@ func addSummaries(root disk.Root, name string, stale []summary) bool {
 // parseSummary reads what appendTo wrote.
 func parseSummary(object []byte) (summary, bool) {
 	var s summary
-	rest, ok := bytes.CutPrefix(object, []byte(`{"type":"summary","name":"`))
+	rest, ok := bytes.CutPrefix(object, []byte(summaryStart))
 	name, rest, ok2 := bytes.Cut(rest, []byte(`"`))
 	s.name = string(name)
 	ok = ok && ok2
@@ -287,7 +292,7 @@ func (s summary) appendTo(b []byte) []byte {
 	if strings.ContainsAny(s.name, "\"\\\n") {
 		return b // no log of ours has such a name; this one is read each time
 	}
-	o := append([]byte(`{"type":"summary","name":"`), s.name...)
+	o := append([]byte(summaryStart), s.name...)
 	o = strconv.AppendInt(append(o, `","size":`...), s.size, 10)
 	o = strconv.AppendInt(append(o, `,"mtime":`...), s.mtime, 10)
 	o = strconv.AppendInt(append(o, `,"at":`...), s.at, 10)

@@ -1,11 +1,15 @@
 package session
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,9 +24,9 @@ type Info struct {
 	Cwd                   string   `json:"cwd"`
 	AdditionalDirectories []string `json:"additionalDirectories,omitempty"`
 	Title                 string   `json:"title,omitempty"`
-	CreatedAt             int64    `json:"createdAt"` // epoch milliseconds
-	UpdatedAt             int64    `json:"updatedAt"` // of its newest entry
-	Entries               int      `json:"entries"`
+	CreatedAt             int64    `json:"createdAt"`      // epoch milliseconds
+	UpdatedAt             int64    `json:"updatedAt"`      // of its newest entry, change or rewind
+	Entries               int      `json:"entries"`        // of the active branch, as are the two messages
 	Size                  int64    `json:"size,omitempty"` // bytes of its log as it lies on disk
 	FirstUserMessage      string   `json:"firstUserMessage,omitempty"`
 	LastUserMessage       string   `json:"lastUserMessage,omitempty"`
@@ -30,7 +34,7 @@ type Info struct {
 	Agent                 string   `json:"agent,omitempty"`
 	AgentSessionIDs       []string `json:"agentSessionIds,omitempty"` // by which clients of the agent know it
 	// AgentRenamed are ids that the agent has for it and clients do not know: to
-	// those that they know.
+	// those that they know, or of those that it had, to "".
 	AgentRenamed map[string]string `json:"agentRenamed,omitempty"`
 	ImportedFrom string            `json:"importedFrom,omitempty"` // its id in the store it was imported from
 	Problem      string            `json:"problem,omitempty"`      // damaged, newer or ""
@@ -50,13 +54,12 @@ const pageSize = 100
 func (st *state) info() Info {
 	i := Info{
 		SessionID: st.head.ID, Cwd: st.head.Cwd, AdditionalDirectories: st.dirs, Title: st.shownTitle(),
-		CreatedAt: st.head.CreatedAt, UpdatedAt: st.head.CreatedAt, Entries: len(st.order),
-		FirstUserMessage: st.firstMsg, LastUserMessage: st.lastMsg,
+		CreatedAt: st.head.CreatedAt, UpdatedAt: max(st.head.CreatedAt, st.active),
 		ParentSessionID: st.head.ParentSessionID, Agent: st.head.Agent, ImportedFrom: st.head.ImportedFrom,
 		AgentSessionIDs: st.agentIDs(), AgentRenamed: st.renamed(),
 	}
-	if n := len(st.order); n > 0 {
-		i.UpdatedAt = max(i.UpdatedAt, st.order[n-1].createdAt)
+	if n := st.leaf; n != nil {
+		i.Entries, i.FirstUserMessage, i.LastUserMessage = n.depth, n.firstMsg, n.lastMsg
 	}
 	if len(st.damage) > 0 {
 		i.Problem = "damaged"
@@ -77,14 +80,15 @@ func (r *Registry) List(ctx context.Context, p ListParams) (infos []Info, nextCu
 	if err != nil {
 		return nil, "", err
 	}
+	page := all
 	if p.Cursor != "" {
-		all = slices.DeleteFunc(all, func(s summary) bool { return s.compare(after) <= 0 })
+		page = slices.DeleteFunc(slices.Clone(all), func(s summary) bool { return s.compare(after) <= 0 })
 	}
-	more := len(all) > p.Limit
-	slices.SortFunc(all, summary.compare)
+	more := len(page) > p.Limit
+	slices.SortFunc(page, summary.compare)
 	infos = []Info{}
-	for _, s := range all[:min(len(all), p.Limit)] {
-		i, err := s.decode()
+	for _, s := range page[:min(len(page), p.Limit)] {
+		i, err := r.infoOf(s, all)
 		if err != nil {
 			return nil, "", err
 		}
@@ -106,7 +110,7 @@ func (r *Registry) EachInfo(ctx context.Context, cwd string, f func(Info) error)
 	}
 	slices.SortFunc(all, summary.compare)
 	for _, s := range all {
-		i, err := s.decode()
+		i, err := r.infoOf(s, all)
 		if err != nil {
 			return err
 		}
@@ -155,11 +159,11 @@ func (r *Registry) summariesOf(ctx context.Context, cwd string) ([]summary, erro
 				info.Size = st.Size()
 			}
 		}
-		b, err := encodeRecord(info)
+		b, err := encodeJSON(info)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, summary{name: "_" + id, at: info.UpdatedAt, info: b})
+		all = append(all, summary{dir: s.place.dir, name: "_" + id, at: info.UpdatedAt, info: b})
 	}
 	if root == nil {
 		return all, nil
@@ -179,25 +183,78 @@ func (r *Registry) summariesOf(ctx context.Context, cwd string) ([]summary, erro
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		for _, s := range some {
+			if s.dir = dir; s.at != noInfo {
+				all = append(all, s)
+			}
+		}
 	}
 	return all, nil
 }
 
+// noInfo is the activity of what is no session.
+const noInfo = -1
+
 // readInfo reads a log for its info. Nothing is hidden: what cannot be read is
 // listed with its problem. With sure unset the log could not be read today, and
-// perhaps can be tomorrow.
+// perhaps can be tomorrow. What is no session has the activity noInfo.
 func readInfo(root disk.Root, p place) (info Info, sure bool) {
 	s, err := p.read(root, nil)
 	if err == nil {
 		return s.state.info(), true
 	}
+	if noSession(err) {
+		return Info{SessionID: p.id(), UpdatedAt: noInfo}, true
+	}
 	at, _, _ := strings.Cut(p.name, "_")
 	created, _ := strconv.ParseInt(at, 10, 64)
-	info = Info{SessionID: p.id(), CreatedAt: created, UpdatedAt: created, Problem: "damaged"}
+	info = Info{SessionID: p.id(), Cwd: readCwd(root, p), CreatedAt: created, UpdatedAt: created, Problem: "damaged"}
 	e, ok := errors.AsType[*Error](err)
 	if ok && e.Kind == NewerVersion {
 		info.Problem = "newer"
 	}
 	return info, ok && e.Kind != StorageFailed
+}
+
+// readCwd is the working directory that a first line names which cannot be
+// read otherwise, if the name of the directory that the log lies in bears it
+// out; else "".
+func readCwd(root disk.Root, p place) string {
+	f, err := p.open(root)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head, _ := f.Peek(headSize)
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	var cwd string
+	if named := cwdName.FindSubmatch(line); named == nil || json.Unmarshal(named[1], &cwd) != nil ||
+		!filepath.IsAbs(cwd) || checkpoints.WorkspaceKey(cwd) != path.Base(p.dir) {
+		return ""
+	}
+	return cwd
+}
+
+// cwdName is where a first line names the working directory.
+var cwdName = regexp.MustCompile(`"cwd"\s*:\s*("(?:[^"\\]|\\.)*")`)
+
+// infoOf is the info of s, which is one of all. Of a log that does not say any
+// more where its session works, those beside it do; where none is, cwd is the
+// directory that the log itself lies in: absolute, and where to look.
+func (r *Registry) infoOf(s summary, all []summary) (Info, error) {
+	i, err := s.decode()
+	if err != nil || i.Cwd != "" {
+		return i, err
+	}
+	for _, other := range all {
+		if other.dir == s.dir && other.name != s.name {
+			if o, err := other.decode(); err == nil && o.Cwd != "" {
+				i.Cwd = o.Cwd
+				return i, nil
+			}
+		}
+	}
+	dir, err := filepath.Abs(r.dir)
+	i.Cwd = filepath.Join(dir, filepath.FromSlash(s.dir))
+	return i, err
 }

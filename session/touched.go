@@ -48,10 +48,17 @@ func (st *state) touch(path string, sp span) *touch {
 		}
 		if t == nil {
 			t = &touch{Touched: checkpoints.Touched{Path: path, Target: iv.before, Parents: iv.parents}, quiet: true}
+			if why := st.unknownSince(iv, sp); why != "" {
+				t.Target = checkpoints.State{Kind: checkpoints.Uncovered, Reason: why}
+			}
 		} else if breaks(last, iv.before) {
 			t.Seam = true
 		}
-		t.Seam = t.Seam || iv.seam || len(iv.shared) > 0 && !sp.all
+		if sp.all {
+			t.Seam = t.Seam || iv.seam && !iv.linked
+		} else {
+			t.Seam = t.Seam || iv.seam || len(iv.shared) > 0
+		}
 		t.Parts = append(t.Parts, checkpoints.Part{Before: iv.before, After: iv.after})
 		t.intervals = append(t.intervals, iv)
 		t.quiet = t.quiet && iv.along

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
@@ -37,11 +38,11 @@ type Coverage struct {
 // firstLook is the capture that runs from the session's making on.
 type firstLook struct {
 	work sync.WaitGroup
-	stop context.CancelFunc
-	done chan struct{} // closed when it has ended; nil if there is none
 
-	mu       sync.Mutex
-	coverage *Coverage // of the newest capture
+	mu       sync.Mutex // guards what follows
+	stop     context.CancelFunc
+	done     chan struct{} // closed when it has ended; nil if there is none
+	coverage *Coverage     // of the newest capture
 }
 
 // sight is one capture, or why there is none.
@@ -53,28 +54,39 @@ type sight struct {
 // track makes the session a tracked one, and in the background takes the first
 // look, which is the long one.
 func (s *Session) track(background bool) error {
-	store, err := s.reg.tracking()
+	store, err := s.reg.tracking(true)
 	if err != nil {
 		return err
 	}
-	dirs := append([]string{s.cwd}, s.state.dirs...)
-	if s.tracker, err = store.Open(s.id, dirs); err != nil {
+	w, err := store.Open(s.id, append([]string{s.cwd}, s.state.dirs...))
+	if err != nil {
 		return err
 	}
-	if !background {
-		return nil
+	s.mu.Lock()
+	s.tracker = w
+	s.mu.Unlock()
+	if background {
+		s.first.begin(w, s.progress())
 	}
+	return nil
+}
+
+// begin takes a look in the background, which the one before gives way to.
+func (f *firstLook) begin(w *workspace.Workspace, progress func(done, total int)) {
+	f.end()
 	ctx, stop := context.WithCancel(context.Background())
-	s.first.stop, s.first.done = stop, make(chan struct{})
-	s.first.work.Go(func() {
-		defer close(s.first.done)
-		c, err := s.tracker.Capture(ctx, workspace.CaptureOptions{Progress: s.progress()})
+	done := make(chan struct{})
+	f.mu.Lock()
+	f.stop, f.done, f.coverage = stop, done, nil
+	f.mu.Unlock()
+	f.work.Go(func() {
+		defer close(done)
+		c, err := w.Capture(ctx, workspace.CaptureOptions{Progress: progress})
 		if err == nil {
-			s.first.note(c.Coverage)
+			f.note(c.Coverage)
 		}
 		// What went wrong is met again, and told, when a turn begins.
 	})
-	return nil
 }
 
 func (f *firstLook) note(c workspace.Coverage) {
@@ -85,8 +97,11 @@ func (f *firstLook) note(c workspace.Coverage) {
 
 // end ends the look that runs in the background.
 func (f *firstLook) end() {
-	if f.stop != nil {
-		f.stop()
+	f.mu.Lock()
+	stop := f.stop
+	f.mu.Unlock()
+	if stop != nil {
+		stop()
 		f.work.Wait()
 	}
 }
@@ -94,12 +109,15 @@ func (f *firstLook) end() {
 // Coverage says how much of the workspace is seen, waiting for the first look
 // until ctx is done; nil where that is not known (yet), or nothing is tracked.
 func (s *Session) Coverage(ctx context.Context) *Coverage {
-	if s.tracker == nil {
+	if s.watcher() == nil {
 		return nil
 	}
-	if s.first.done != nil {
+	s.first.mu.Lock()
+	done := s.first.done
+	s.first.mu.Unlock()
+	if done != nil {
 		select {
-		case <-s.first.done:
+		case <-done:
 		case <-ctx.Done():
 		}
 	}
@@ -123,11 +141,8 @@ func (s *Session) progress() func(done, total int) {
 func (s *Session) look(ctx context.Context, begin, end bool) (sight, error) {
 	var always []string
 	for path, ivs := range s.state.paths {
-		for _, iv := range ivs {
-			if !iv.out && !iv.outside {
-				always = append(always, path)
-				break
-			}
+		if slices.ContainsFunc(ivs, (*interval).touched) {
+			always = append(always, path)
 		}
 	}
 	limited, cancel := context.WithTimeout(ctx, captureLimit)
@@ -150,7 +165,10 @@ func (s *Session) turnOver(ctx context.Context, entry string) (before []any, see
 	t := s.state.open
 	if s.tracker == nil {
 		if t != nil {
-			before, err = s.ending(ctx, t, "entry", false)
+			before, err = s.ending(ctx, t, "entry", true, false)
+		}
+		if err == nil {
+			err = s.tellTurn(ctx, true)
 		}
 		return before, nil, err
 	}
@@ -158,6 +176,7 @@ func (s *Session) turnOver(ctx context.Context, entry string) (before []any, see
 	if err != nil {
 		return nil, nil, err
 	}
+	s.hearOthers(ctx)
 	if t != nil {
 		before, err = s.seal(ctx, t, now, "entry", false)
 	} else {
@@ -167,24 +186,49 @@ func (s *Session) turnOver(ctx context.Context, entry string) (before []any, see
 		return nil, nil, err
 	}
 	seen = &seenRecord{Type: "seen", Turn: entry, Mark: now.Mark, Unseen: now.unseen(s)}
+	if seen.Rules, err = s.rulesOf(ctx, now.Mark); err != nil {
+		return nil, nil, err
+	}
 	switch {
 	case now.err != nil:
-		seen.Mark, seen.Unseen = nil, nil
+		seen.Mark, seen.Unseen = nil, seen.Unseen[1:]
 		seen.Blind, seen.Root, seen.Error = checkpoints.Unreadable, s.cwd, now.err.Error()
 	case !now.Coverage.Complete:
-		seen.Blind, seen.Root = reasonOf(now.Coverage.Reason), now.Coverage.Root
-		seen.Error = "the workspace is not seen whole (" + now.Coverage.Reason + "); what tools name is"
+		u := notWhole(now.Coverage)
+		seen.Blind, seen.Root, seen.Error = u.Reason, u.Path, u.Error
 	}
+	seen.Dark = s.dark(now)
 	return before, seen, nil
+}
+
+// notWhole says that a root is not covered.
+func notWhole(c workspace.Coverage) Uncovered {
+	return Uncovered{Path: c.Root, Reason: reasonOf(c.Reason), Error: "the workspace is not seen whole (" + c.Reason + "); what tools name is"}
+}
+
+// dark reports whether a capture did not see a root that none has seen before.
+func (s *Session) dark(now sight) bool {
+	for _, root := range s.tracker.Roots() {
+		if now.err == nil && now.Mark.Saw(root) {
+			continue
+		}
+		if !s.state.mark.Saw(root) {
+			return true
+		}
+	}
+	return false
 }
 
 // unseen is what nobody can tell of a capture: of a file that is too large, or
 // is no file, a change is known.
 func (c sight) unseen(s *Session) []Uncovered {
-	if c.err != nil {
-		return []Uncovered{{Path: s.cwd, Reason: checkpoints.Unreadable, Error: c.err.Error()}}
-	}
 	var all []Uncovered
+	if c.err != nil {
+		for _, root := range s.tracker.Roots() {
+			all = append(all, Uncovered{Path: root, Reason: checkpoints.Unreadable, Error: c.err.Error()})
+		}
+		return all
+	}
 	for _, u := range c.Uncovered {
 		switch u.Reason {
 		case checkpoints.Unreadable, checkpoints.BadName, checkpoints.Budget:
@@ -236,27 +280,63 @@ func (s *Session) outsideSince(ctx context.Context, now sight) ([]any, error) {
 	if now.err != nil || s.state.mark == nil {
 		return nil, nil
 	}
-	changed, err := s.tracker.Changes(ctx, s.state.mark, now.Mark)
+	outside, err := s.othersSince(ctx, s.state.last, s.state.mark, now.Mark)
 	if errors.Is(err, workspace.ErrGone) {
 		return nil, nil // nothing can be told
 	}
+	if err != nil || len(outside) == 0 {
+		return nil, err
+	}
+	records := []any{&outsideRecord{Type: "outside", Mark: now.Mark, Intervals: outside}}
+	number(records, s.state.nextInterval())
+	return records, nil
+}
+
+// othersSince are the changes between two marks that this session has not
+// claimed. What tools opened in turn t, where that could not be seen, they tell.
+func (s *Session) othersSince(ctx context.Context, t *turn, from, to workspace.Mark) ([]intervalRecord, error) {
+	changed, err := s.tracker.Changes(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
+	var all []intervalRecord
 	d := newDivision(changed)
 	for _, c := range d.changed {
+		if t != nil && t.newest[c.Path] != nil && t.blindFor(c.Path) {
+			continue
+		}
 		for _, l := range c.Links {
 			if l.Owner != s.id { // our own is a rewind's or a redo's
-				d.outside = append(d.outside, d.interval(c.Path, l))
+				all = append(all, d.interval(c.Path, l))
 			}
 		}
 	}
-	if len(d.outside) == 0 {
+	return all, nil
+}
+
+// unseenBy are the records of what changed in roots that the turn's begin did
+// not see: by whom, nobody can tell.
+func (s *Session) unseenBy(ctx context.Context, t *turn, now sight) ([]any, error) {
+	if now.err != nil {
 		return nil, nil
 	}
-	records := []any{&outsideRecord{Type: "outside", Mark: now.Mark, Intervals: d.outside}}
-	number(records, s.state.nextInterval())
-	return records, nil
+	var from workspace.Mark
+	for _, r := range s.state.mark {
+		if !t.mark.Saw(r.Root) {
+			from = append(from, r)
+		}
+	}
+	if len(from) == 0 {
+		return nil, nil
+	}
+	outside, err := s.othersSince(ctx, t, from, now.Mark)
+	if errors.Is(err, workspace.ErrGone) {
+		return nil, nil
+	}
+	if err != nil || len(outside) == 0 {
+		return nil, err
+	}
+	return []any{&outsideRecord{Type: "outside", Turn: t.entry.id, Intervals: outside}}, nil
 }
 
 // seal are the records that end turn t with a capture: its intervals as the
@@ -265,28 +345,41 @@ func (s *Session) outsideSince(ctx context.Context, now sight) ([]any, error) {
 func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open bool) ([]any, error) {
 	end := &endRecord{Type: "end", Turn: t.entry.id, Why: why, Open: open, Mark: now.Mark, Unseen: now.unseen(s)}
 	var changed []workspace.Changed
-	told := now.err == nil && t.mark != nil
-	if told {
+	known := now.err == nil && t.mark != nil
+	if known {
 		var err error
 		if changed, err = s.tracker.Changes(ctx, t.mark, now.Mark); errors.Is(err, workspace.ErrGone) {
-			told = false
+			known, end.Dark = false, true
 			end.Unseen = append(end.Unseen, Uncovered{Path: s.cwd, Reason: checkpoints.Unreadable, Error: "what the workspace was at the turn's begin is lost"})
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	if !told {
+	if !known {
+		if now.err == nil && t.blind == nil {
+			end.Unseen = append(end.Unseen, Uncovered{Path: s.cwd, Reason: checkpoints.Unreadable, Error: "what the workspace was when the turn went on is not known"})
+		}
 		afters, rest, err := s.fixAfters(t, nil)
+		if err != nil {
+			return nil, err
+		}
 		end.Afters = afters
-		return append(rest, end), err
+		outside, err := s.unseenBy(ctx, t, now)
+		if err != nil {
+			return nil, err
+		}
+		rest = append(rest, outside...)
+		number(rest, s.state.nextInterval())
+		return append(rest, end), nil
 	}
 	d := newDivision(changed)
+	alive := s.reg.aliveOnce()
 	before := &beforeRecord{Type: "before", Turn: t.entry.id}
 	for _, c := range d.changed {
 		for _, l := range c.Links {
 			iv := d.interval(c.Path, l)
 			if l.Owner == "" || l.Owner == s.id {
-				iv.Shared, iv.SessionID = s.sharers(l), ""
+				iv.Shared, iv.SessionID = sharers(l, alive), ""
 				before.Intervals = append(before.Intervals, iv)
 			} else {
 				d.outside = append(d.outside, iv)
@@ -307,15 +400,18 @@ func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open
 		return nil, err
 	}
 	end.Afters = afters
-	if len(before.Intervals) > 0 {
-		records = append(records, before)
-		if e := s.eviction(t); e != nil {
-			records = append(records, e)
+	told := d.ofTurn(t, s.id, s.reg.aliveOnce())
+	if e := s.eviction(t); e != nil {
+		if i := slices.IndexFunc(told, func(r any) bool { _, ok := r.(*beforeRecord); return ok }); i >= 0 {
+			told = slices.Insert(told, i+1, any(e))
 		}
 	}
-	if len(d.outside) > 0 {
-		records = append(records, &outsideRecord{Type: "outside", Turn: t.entry.id, Intervals: d.outside})
+	records = append(records, told...)
+	outside, err := s.unseenBy(ctx, t, now)
+	if err != nil {
+		return nil, err
 	}
+	records = append(records, outside...)
 	number(records, s.state.nextInterval())
 	return append(records, end), s.syncBlobs()
 }
@@ -364,10 +460,10 @@ func (s *Session) replaced(ctx context.Context, t *turn, now sight, d *division)
 
 // sharers are the other sessions that may have made an unclaimed change: a turn
 // of theirs was open at the time.
-func (s *Session) sharers(l workspace.Link) []string {
+func sharers(l workspace.Link, alive func(id string) bool) []string {
 	var all []string
 	for _, o := range l.Shared {
-		if !o.Open || s.reg.alive(o.Session) {
+		if !o.Open || alive(o.Session) {
 			all = append(all, o.Session)
 		}
 	}
@@ -408,9 +504,71 @@ func (s *Session) seenBefore(t *turn, paths []string, seen map[string]checkpoint
 // of the open turn, or what changed outside since the last one; and the span
 // that the rewind is about.
 func (s *Session) upToNow(ctx context.Context, p RewindParams) ([]any, span, error) {
+	records, sp, err := s.sinceLast(ctx, p)
+	if err != nil || s.tracker == nil {
+		return records, sp, err
+	}
+	known, err := s.recognize(records, sp, p.Paths)
+	if err == nil && known != nil {
+		records = append(records, known)
+	}
+	return records, sp, err
+}
+
+// recognize takes the digests of files that were too large to be read when a
+// turn left them, and are still what it left, for a rewind compares digests;
+// nil if there is none.
+func (s *Session) recognize(records []any, sp span, paths []string) (any, error) {
+	if !s.state.stamped(records) {
+		return nil, nil
+	}
+	now, err := s.state.with(records)
+	if err != nil {
+		return nil, err
+	}
+	touched := now.touched(sp)
+	if some, err := only(s.ws, touched, paths); err == nil {
+		touched = some
+	}
+	known := &knownRecord{Type: "known"}
+	for _, t := range touched {
+		if after, ok := s.ws.Recognize(t.Path, t.Left); ok && len(t.intervals) > 0 {
+			known.Afters = append(known.Afters, afterState{N: t.intervals[len(t.intervals)-1].n, State: &after})
+		}
+	}
+	if len(known.Afters) == 0 {
+		return nil, nil
+	}
+	return known, nil
+}
+
+// stamped reports whether anything was left that only its stamp tells of.
+func (st *state) stamped(records []any) bool {
+	for _, iv := range st.intervals {
+		if iv.after.Stamp != 0 && iv.after.Digest == (blobs.Digest{}) && !iv.out {
+			return true
+		}
+	}
+	for _, r := range records {
+		var ivs []intervalRecord
+		switch r := r.(type) {
+		case *beforeRecord:
+			ivs = r.Intervals
+		case *outsideRecord:
+			ivs = r.Intervals
+		}
+		if slices.ContainsFunc(ivs, func(iv intervalRecord) bool { return iv.After != nil && iv.After.Stamp != 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
+// sinceLast is upToNow without what a rewind alone needs to know.
+func (s *Session) sinceLast(ctx context.Context, p RewindParams) ([]any, span, error) {
 	sp := span{order: s.state.targetOrder(p.EntryID), all: p.ScopeAll}
 	if t := s.state.open; t != nil {
-		records, err := s.ending(ctx, t, "rewind", false)
+		records, err := s.ending(ctx, t, "rewind", !p.DryRun, false)
 		return records, sp, err
 	}
 	if s.tracker == nil {
@@ -422,6 +580,41 @@ func (s *Session) upToNow(ctx context.Context, p RewindParams) ([]any, span, err
 	}
 	records, err := s.outsideSince(ctx, now)
 	return records, sp, err
+}
+
+// leaveRoots brings the log up to now before other directories are tracked: a
+// new one may hold an old one, or an old one go. An open turn is as over a close.
+func (s *Session) leaveRoots(ctx context.Context) error {
+	if s.tracker == nil {
+		return nil
+	}
+	if t := s.state.open; t != nil && !s.state.closed {
+		return s.endTurn(ctx, t, "close", true)
+	}
+	now, err := s.look(ctx, false, false)
+	if err != nil {
+		return err
+	}
+	records, err := s.outsideSince(ctx, now)
+	if err != nil {
+		return err
+	}
+	return s.commit(records...)
+}
+
+// enterRoots tracks the directories that the session has now. The captures of
+// those that it had before go on. An open turn goes on with all of them: it is
+// seen what it does there from now on.
+func (s *Session) enterRoots(ctx context.Context) error {
+	if s.tracker == nil {
+		return nil
+	}
+	s.first.end()
+	old := s.tracker
+	if err := s.track(s.state.open == nil); err != nil {
+		return storageError("the new directories cannot be tracked", err)
+	}
+	return errors.Join(s.resumeTracked(ctx), old.Close())
 }
 
 // letGo tells the tracker that captures before the newest that the log knows
@@ -461,7 +654,14 @@ func (s *Session) resumeTracked(ctx context.Context) error {
 	for _, r := range records {
 		r.(*outsideRecord).Turn = t.entry.id
 	}
-	return s.commit(append(records, &reopenRecord{Type: "reopen", Turn: t.entry.id, Mark: now.Mark})...)
+	reopen := &reopenRecord{Type: "reopen", Turn: t.entry.id, Mark: now.Mark, Unseen: now.unseen(s)}
+	if now.err == nil && !now.Coverage.Complete {
+		reopen.Unseen = append(reopen.Unseen, notWhole(now.Coverage))
+	}
+	if reopen.Rules, err = s.rulesOf(ctx, now.Mark); err != nil {
+		return err
+	}
+	return s.commit(append(records, reopen)...)
 }
 
 // blindSince names what turns since the order could not see.

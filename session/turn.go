@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/workspace"
@@ -14,6 +15,10 @@ import (
 type RecordRequest struct {
 	Paths   []string
 	EntryID string // the turn; "": the open one
+	// Since is from when on the paths may have been changed already, by whoever
+	// names them only now: what was changed since is not taken for what was there
+	// before. Zero: nobody has changed anything yet.
+	Since time.Time
 }
 
 // RecordReply answers one RecordRequest.
@@ -63,6 +68,17 @@ type TurnResult struct {
 	EntryID   string
 	Changed   []PathChange
 	Uncovered []Uncovered
+}
+
+// Blind says why the open turn of a tracked session is not covered as a whole;
+// nil: it is.
+func (s *Session) Blind() *Uncovered {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.state.open; t != nil && t.blind != nil {
+		return &Uncovered{Path: t.blind.Root, Reason: t.blind.Blind, Error: t.blind.Error}
+	}
+	return nil
 }
 
 // openTurn is the turn that changes belong to; entryID, if given, must be its.
@@ -119,12 +135,13 @@ func (s *Session) Record(ctx context.Context, reqs []RecordRequest) []RecordRepl
 	if g == nil {
 		return replies
 	}
+	s.remind(ctx)
 	g.capture(names)
 	for i := range reqs {
 		if replies[i].Err != nil {
 			continue
 		}
-		if replies[i], err = g.record(names[i]); err != nil {
+		if replies[i], err = g.record(names[i], reqs[i].Since); err != nil {
 			replies[i] = RecordReply{Err: err}
 		}
 	}
@@ -269,9 +286,16 @@ func (s *Session) EndTurn(ctx context.Context) (TurnResult, error) {
 
 // endTurn fixes t's after states and ends it, or leaves it open over a close.
 func (s *Session) endTurn(ctx context.Context, t *turn, why string, open bool) error {
-	records, err := s.ending(ctx, t, why, open)
+	records, err := s.ending(ctx, t, why, true, open)
 	if err != nil {
 		return err
+	}
+	if why == "turn_end" {
+		for _, r := range records {
+			if e, ok := r.(*endRecord); ok {
+				e.At = s.now()
+			}
+		}
 	}
 	if err := s.commit(records...); err != nil {
 		return err
@@ -280,10 +304,12 @@ func (s *Session) endTurn(ctx context.Context, t *turn, why string, open bool) e
 	return nil
 }
 
-// ending are the records that end t with what is there now.
-func (s *Session) ending(ctx context.Context, t *turn, why string, open bool) ([]any, error) {
+// ending are the records that end t with what is there now. Where it does not
+// really end, which only a fork or a dry run wants to know, others are not told
+// that it has.
+func (s *Session) ending(ctx context.Context, t *turn, why string, really, open bool) ([]any, error) {
 	if s.tracker != nil {
-		seen, err := s.look(ctx, false, true)
+		seen, err := s.look(ctx, false, really)
 		if err != nil {
 			return nil, err
 		}
@@ -315,8 +341,9 @@ func (s *Session) fixAfters(t *turn, skip map[int]bool) (afters []afterState, re
 		return nil, nil, storageError("the contents of what the turn left could not be kept", err)
 	}
 	more := &beforeRecord{Type: "before", Turn: t.entry.id}
+	heard := s.hear()
 	for i, iv := range ivs {
-		a, part := s.divide(iv, all[i].State)
+		a, part := s.divide(iv, all[i].State, heard[iv.path])
 		afters = append(afters, a)
 		if part != nil {
 			more.Intervals = append(more.Intervals, *part)
@@ -329,18 +356,23 @@ func (s *Session) fixAfters(t *turn, skip map[int]bool) (afters []afterState, re
 	return afters, rest, s.syncBlobs()
 }
 
-// result is what the turn did, from its intervals in play.
+// result is what the turn did, as it was when it ended: a rewind has made no
+// other turn of it.
 func (t *turn) result() TurnResult {
 	r := TurnResult{EntryID: t.entry.id, Changed: []PathChange{}}
-	first := map[string]*interval{}
+	first, newest := map[string]*interval{}, map[string]*interval{}
 	for _, iv := range t.intervals {
-		if !iv.out && first[iv.path] == nil {
+		if iv.void || iv.out && !t.ended {
+			continue
+		}
+		if first[iv.path] == nil {
 			first[iv.path] = iv
 		}
+		newest[iv.path] = iv
 	}
 	r.Uncovered = t.notSeen()
-	for _, last := range t.openIntervals() {
-		iv := first[last.path]
+	for _, iv := range t.inOrder(first) {
+		last := newest[iv.path]
 		if iv.along && last.along {
 			continue
 		}

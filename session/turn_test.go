@@ -64,6 +64,14 @@ func TestATurnsResultIsGivenAgain(t *testing.T) {
 	require.Equal(t, want, b.end(s))
 	s = b.restart(s)
 	require.Equal(t, want, b.end(s))
+	// A rewind makes no other turn of it, and neither does a redo.
+	b.put("old", "1")
+	require.Empty(t, b.rewind(s, RewindParams{EntryID: e}).Failed)
+	require.Equal(t, want, b.end(s))
+	s = b.restart(s)
+	require.Equal(t, want, b.end(s))
+	b.redo(s)
+	require.Equal(t, want, b.end(s))
 }
 
 // What changes while the session is closed is somebody else's; what changes
@@ -287,6 +295,18 @@ func TestTheModelSeesCompactionsAppliedAndNoCutOffCall(t *testing.T) {
 	}
 	require.Equal(t, []string{"u1", "a1", "u2", "a2", "c", "u3", "t1", "t2", "t3"}, ids(EntriesQuery{}))
 	require.Equal(t, []string{"c", "u2", "a2", "u3", "t1", "t2"}, ids(EntriesQuery{Context: true}))
+	// Of calls side by side one is done, and what is not lies before its result.
+	_, err = s.Append(t.Context(), []NewEntry{
+		{Role: User, Content: text, ID: "u4"},
+		{Role: Tool, Content: text, ID: "A1", ToolCallID: "A", Status: "pending"},
+		{Role: Tool, Content: text, ID: "B1", ToolCallID: "B", Status: "pending"},
+		{Role: Tool, Content: text, ID: "A2", ToolCallID: "A", Status: "completed"},
+		{Role: Custom, Content: text, ID: "x"},
+		{Role: Tool, Content: text, ID: "B2", ToolCallID: "B", Status: "in_progress"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"c", "u2", "a2", "u3", "t1", "t2", "t3", "u4", "A1", "A2", "x"}, ids(EntriesQuery{Context: true}))
+	require.Len(t, ids(EntriesQuery{}), 15)
 	b.rewind(s, RewindParams{EntryID: "u2", Conversation: RewindConversation})
 	require.Equal(t, []string{"u1", "a1"}, ids(EntriesQuery{Context: true}))
 }

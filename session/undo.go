@@ -158,8 +158,7 @@ func (st *state) held(n *node, rw *rewind) bool {
 	return false
 }
 
-// applyEvict folds turns into the baseline: of each path the earliest before,
-// the latest after, and whether there is a seam between.
+// applyEvict folds turns into the baseline: see foldPath.
 func (st *state) applyEvict(r *evictRecord) error {
 	through := st.nodes[r.Through]
 	if through == nil {
@@ -178,31 +177,16 @@ func (st *state) applyEvict(r *evictRecord) error {
 	}
 	emptied := false
 	for path := range leaving {
-		ivs := st.paths[path]
-		var base *interval
-		kept := ivs[:0:0]
-		for _, iv := range ivs {
+		folded, kept := []*interval(nil), []*interval(nil)
+		for _, iv := range st.paths[path] {
 			switch {
-			case iv.out && iv.order < st.evicted:
-				// No redo can bring it back: a recorded change came before the eviction.
 			case iv.order >= st.evicted:
 				kept = append(kept, iv)
-			case iv.outside:
-				// What lies between two of ours shows as a seam.
-			case base == nil:
-				b := *iv
-				b.turn, b.seam = nil, b.seam || len(b.shared) > 0
-				base = &b
-			default:
-				base.seam = base.seam || iv.seam || len(iv.shared) > 0 || breaks(base.after, iv.before)
-				base.along = base.along && iv.along
-				base.after, base.written, base.guessed = iv.after, iv.written, iv.guessed
+			case !iv.out: // else no redo can bring it back: a recorded change came before the eviction
+				folded = append(folded, iv)
 			}
 		}
-		if base != nil {
-			st.intervals[base.n-1] = base
-			kept = append([]*interval{base}, kept...)
-		}
+		kept = append(st.foldPath(folded), kept...)
 		if len(kept) == 0 {
 			emptied = true
 			delete(st.paths, path)
@@ -214,4 +198,59 @@ func (st *state) applyEvict(r *evictRecord) error {
 		st.pathOrder = slices.DeleteFunc(st.pathOrder, func(p string) bool { return st.paths[p] == nil })
 	}
 	return nil
+}
+
+// foldPath folds what turns that are evicted did to a path into one interval
+// of the baseline: the earliest before, the latest after, and whether there is
+// a seam between. What was outside before and behind that becomes one interval
+// each; what was between shows as a seam, and, for scope "all", whether it is
+// the whole of what lies between.
+func (st *state) foldPath(ivs []*interval) []*interval {
+	isTurns := func(iv *interval) bool { return !iv.outside }
+	from := slices.IndexFunc(ivs, isTurns)
+	if from < 0 {
+		return st.foldOne(ivs)
+	}
+	to := len(ivs)
+	for !isTurns(ivs[to-1]) {
+		to--
+	}
+	last := st.foldOne(ivs[to:])
+	for _, iv := range last {
+		iv.order = st.evicted - 1 // behind the baseline also for a fork
+	}
+	return slices.Concat(st.foldOne(ivs[:from]), st.foldOne(ivs[from:to]), last)
+}
+
+// foldOne folds intervals of a path, in order, into one under the number of the
+// first: a turn's, where any is a turn's, for then the first is.
+func (st *state) foldOne(ivs []*interval) []*interval {
+	if len(ivs) == 0 {
+		return nil
+	}
+	b := *ivs[0]
+	if b.turn != nil {
+		b.turn, b.first, b.last = nil, b.turn.entry, b.turn.entry
+	}
+	gap := b.seam && !b.linked // not even what is outside explains what lies between
+	b.seam = b.seam || len(b.shared) > 0
+	left := b.after // by the last of the turns
+	for _, iv := range ivs[1:] {
+		gap = gap || iv.seam && !iv.linked || breaks(b.after, iv.before)
+		b.after, b.written, b.guessed, b.temp = iv.after, iv.written, iv.guessed, ""
+		if iv.outside && !b.outside {
+			continue
+		}
+		b.seam = b.seam || iv.seam || len(iv.shared) > 0 || breaks(left, iv.before)
+		b.along, b.session = b.along && iv.along, iv.session
+		left = iv.after
+		if iv.last != nil {
+			b.last = iv.last
+		} else if iv.turn != nil {
+			b.last = iv.turn.entry
+		}
+	}
+	b.linked = b.seam && !gap
+	st.intervals[b.n-1] = &b
+	return []*interval{&b}
 }

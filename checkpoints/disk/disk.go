@@ -37,7 +37,7 @@ type File interface {
 }
 
 // Root is a directory that no operation leaves. Its methods are those of
-// os.Root, plus SyncDir.
+// os.Root, plus Exchange and SyncDir.
 type Root interface {
 	// Name is the directory's absolute path.
 	Name() string
@@ -50,6 +50,9 @@ type Root interface {
 	Link(oldname, newname string) error
 	Mkdir(name string, perm fs.FileMode) error
 	Rename(oldname, newname string) error
+	// Exchange swaps what two names are of, as one thing. Where the system
+	// cannot, it is errors.ErrUnsupported.
+	Exchange(oldname, newname string) error
 	Remove(name string) error
 	// Chmod follows a link at the end of name, within the root.
 	Chmod(name string, mode fs.FileMode) error
@@ -94,20 +97,47 @@ func (r osRoot) names(name string, f *os.File) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
+func (r osRoot) Exchange(oldname, newname string) error {
+	from, err := r.Root.Open(path.Dir(oldname))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := r.Root.Open(path.Dir(newname))
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	return ExchangeIn(from, path.Base(oldname), to, path.Base(newname))
+}
+
+// ExchangeIn is Exchange for names in directories that are open already.
+func ExchangeIn(from *os.File, oldname string, to *os.File, newname string) error {
+	if err := exchange(from, oldname, to, newname); err != nil {
+		return &os.LinkError{Op: "exchange", Old: oldname, New: newname, Err: err}
+	}
+	return nil
+}
+
 func (r osRoot) SyncDir(name string) error {
 	f, err := r.Root.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	return SyncOpen(f)
+}
+
+// SyncOpen is SyncDir for a directory that is open already.
+func SyncOpen(f interface{ Sync() error }) error {
 	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !unsyncable(err) {
 		return err
 	}
 	return nil
 }
 
-// MkdirAll makes directory name and its parents with perm, whatever the
-// umask takes away being left to the caller, and syncs each new name.
+// MkdirAll makes directory name and its missing parents with perm, whatever the
+// umask, and syncs each new name.
 func MkdirAll(r Root, name string, perm fs.FileMode) error {
 	if name == "." || name == "" {
 		return nil
@@ -118,6 +148,9 @@ func MkdirAll(r Root, name string, perm fs.FileMode) error {
 		err := r.Mkdir(dir, perm)
 		if errors.Is(err, fs.ErrExist) {
 			continue
+		}
+		if err == nil {
+			err = r.Chmod(dir, perm)
 		}
 		if err != nil {
 			return err

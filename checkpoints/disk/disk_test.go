@@ -47,7 +47,11 @@ func TestPublishIsWholeAndLeavesNothingElse(t *testing.T) {
 		require.Equal(t, data, string(got))
 	}
 	if os.PathSeparator == '/' {
-		i, err := r.Lstat("a/b/c/x")
+		require.NoError(t, MkdirAll(r, "a/b/open", 0o777))
+		i, err := r.Lstat("a/b/open")
+		require.NoError(t, err)
+		require.Equal(t, fs.ModeDir|0o777, i.Mode(), "whatever the umask")
+		i, err = r.Lstat("a/b/c/x")
 		require.NoError(t, err)
 		require.Equal(t, fs.FileMode(0o666), i.Mode(), "whatever the umask")
 	}

@@ -74,6 +74,9 @@ func (m Mark) of(root string) RootMark {
 	return RootMark{Root: root}
 }
 
+// Saw reports whether the root was captured.
+func (m Mark) Saw(root string) bool { return m.of(root).Seq > 0 }
+
 // ErrGone is a mark whose capture is no longer held, or was lost.
 var ErrGone = errors.New("the capture is no longer there")
 

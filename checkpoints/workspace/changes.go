@@ -107,6 +107,7 @@ func (t *tree) changes(session string, from, to RootMark) ([]Changed, error) {
 		return nil, err
 	}
 	s := story{tree: t, session: session, paths: map[string]*course{}, facts: facts, met: map[string]bool{}, last: a.Seq}
+	s.from = a
 	s.open = t.turnsBefore(slices.IndexFunc(t.captures, func(c capture) bool { return c.Seq == a.Seq }))
 	(&capture{captureLine: a.captureLine}).turns(s.open) // what came after it is told by lines
 	if err := t.scan(a.end, b.end, s.line); err != nil {
@@ -114,10 +115,7 @@ func (t *tree) changes(session string, from, to RootMark) ([]Changed, error) {
 	}
 	var all []Changed
 	for rel, p := range s.paths {
-		if !facts.covers(rel, p.isDir()) {
-			continue
-		}
-		if p.links = mergeLinks(p.links); len(p.links) > 0 {
+		if p.links = mergeLinks(p.links); len(p.links) > 0 && facts.tells(rel, p) {
 			all = append(all, Changed{rel, p.links})
 		}
 	}
@@ -135,7 +133,14 @@ type story struct {
 	met     map[string]bool   // sessions with a turn at some time since the last capture
 	last    uint64            // the last capture's number
 	parts   gather            // of the capture that is read
-	claims  []claimLine       // since the last one
+	claims  []owned           // since the last one that looked at their paths
+	from    *capture          // where it begins
+}
+
+// owned is a claim and whose it is.
+type owned struct {
+	claim
+	owner string
 }
 
 // course is one path on its way.
@@ -144,14 +149,15 @@ type course struct {
 	links []Link
 }
 
-// isDir reports whether rules for directories decide about the path: as what
-// it was at the mark, or became if it was not there.
-func (p *course) isDir() bool {
-	if len(p.links) == 0 {
-		return false
+// tells reports whether a capture that covered what its rules do not skip has
+// something to say of a path: at some time there was something there that it
+// would have looked at.
+func (f *facts) tells(rel string, p *course) bool {
+	something := func(s checkpoints.State) bool {
+		s = f.asCovered(rel, s)
+		return s.Kind != checkpoints.Absent && (s.Kind != checkpoints.Uncovered || s.Reason != checkpoints.Excluded)
 	}
-	first := p.links[0]
-	return first.Before.Kind == checkpoints.Dir || first.Before.Kind != checkpoints.File && first.Before.Kind != checkpoints.Symlink && first.After.Kind == checkpoints.Dir
+	return f.looked(rel) && (something(p.links[0].Before) || slices.ContainsFunc(p.links, func(l Link) bool { return something(l.After) }))
 }
 
 func (s *story) line(line any, _ journal.Pos) error {
@@ -159,7 +165,9 @@ func (s *story) line(line any, _ journal.Pos) error {
 	case *partLine:
 		return s.parts.part(l)
 	case *claimLine:
-		s.claims = append(s.claims, *l)
+		for _, c := range l.Claims {
+			s.claims = append(s.claims, owned{c, l.Session})
+		}
 	case *captureLine:
 		return s.capture(l)
 	case *turnLine:
@@ -188,30 +196,83 @@ func (s *story) capture(l *captureLine) error {
 	}); err != nil {
 		return err
 	}
-	for _, claims := range s.claims {
-		for _, c := range claims.Claims {
-			r := seen[c.Path]
-			if r == nil {
-				continue // it came back to what it was
-			}
-			p := s.course(r)
-			p.step("", c.Before, shared)
-			p.step(claims.Session, c.After, nil)
-		}
-	}
+	is := map[string]checkpoints.State{} // what the capture saw, of paths of which there is something to tell
 	for _, r := range seen {
-		p := s.course(r)
-		after := r.after
+		s.course(r)
+		is[r.path] = r.after
 		if r.op == gone {
-			after = checkpoints.State{Kind: checkpoints.Absent}
+			is[r.path] = checkpoints.State{Kind: checkpoints.Absent}
 		}
-		p.step("", after, shared)
 	}
-	s.claims = nil
+	later, err := s.cameBack(l, is)
+	if err != nil {
+		return err
+	}
+	for _, c := range s.claims {
+		if _, saw := is[c.Path]; saw {
+			p := s.paths[c.Path]
+			p.step("", c.Before, shared)
+			p.step(c.owner, c.After, nil)
+		}
+	}
+	for path, after := range is {
+		s.paths[path].step("", after, shared)
+	}
+	s.claims = later
 	(&capture{captureLine: *l}).turns(s.open)
 	s.last = l.Seq
 	clear(s.met)
 	return nil
+}
+
+// cameBack puts into is the claimed paths of which capture l has no record: they
+// are what they were at the last one. What it did not look at is claimed later.
+func (s *story) cameBack(l *captureLine, is map[string]checkpoints.State) (later []owned, err error) {
+	var unknown []string // what was not claimed or recorded before
+	looked := s.tree.looking(l)
+	put := map[string]bool{} // into one or the other
+	for _, c := range s.claims {
+		if _, saw := is[c.Path]; saw || put[c.Path] {
+			continue
+		}
+		if !looked(c.Path) {
+			later = append(later, c)
+			continue
+		}
+		put[c.Path] = true
+		if p := s.paths[c.Path]; p != nil {
+			is[c.Path] = p.now
+		} else {
+			unknown = append(unknown, c.Path)
+		}
+	}
+	if len(unknown) == 0 {
+		return later, nil
+	}
+	// Nothing has recorded them since the mark.
+	states, err := s.tree.statesAt(s.from, s.facts, unknown)
+	for i, path := range unknown {
+		if err == nil {
+			s.paths[path] = &course{now: states[i]}
+			is[path] = states[i]
+		}
+	}
+	return later, err
+}
+
+// looking tells of which paths capture l would have a record, had they changed.
+func (t *tree) looking(l *captureLine) func(rel string) bool {
+	var all []*facts
+	for _, id := range append([]string{l.Rules}, l.Held...) {
+		c := &capture{captureLine: *l}
+		c.Rules = id
+		if f, err := t.factsAt(c); err == nil { // else they were forgotten: nobody holds it
+			all = append(all, f)
+		}
+	}
+	return func(rel string) bool {
+		return slices.ContainsFunc(all, func(f *facts) bool { return f.looked(rel) && !f.blind(rel) })
+	}
 }
 
 // course is that of a record's path, which begins at what it was at the mark.

@@ -93,7 +93,7 @@ func (t *tree) stale(changed map[string]record) ([]record, error) {
 				continue
 			}
 			rel := join(dir, e.name)
-			if _, is := changed[rel]; !is && !slices.ContainsFunc(held, func(f *facts) bool { return f.covers(rel, e.stat.kind == directory) }) {
+			if _, is := changed[rel]; !is && !slices.ContainsFunc(held, func(f *facts) bool { return f.looked(rel) }) {
 				all = append(all, record{op: gone, path: rel})
 			}
 		}

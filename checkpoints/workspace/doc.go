@@ -48,9 +48,9 @@
 // to the disk, and one on a server whose clock is behind ours by more than that.
 //
 // A file over MaxKept is uncovered, with its stat, and has changed when that
-// has. It is read, for its digest alone, only where its state before can be
-// had back, and of a new one only while a turn is open: so that a rewind can
-// tell whether it still is what a turn left.
+// has: its stamp tells whether it still is what a turn left, so that nothing of
+// it is read. Only where a change right after the walk need not show in that,
+// and its state before can be had back, is it read, for its digest alone.
 //
 // # What is covered
 //
@@ -62,6 +62,12 @@
 // .env or .env.anything is covered in every directory that is walked. An
 // include line that is only a name counts in directories that are walked; one
 // with a slash opens the excluded directories on its way.
+//
+// Where a name is skipped only for being a directory, or for being none, that
+// it is there is known (its state is uncovered, as excluded), and nothing of
+// what is below it. So what a turn puts in its place is not taken for something
+// that was not there before; what takes a covered thing's place, and is skipped
+// for its kind, is looked at once, so that the covered thing is seen to go.
 //
 // The rules that a capture has found belong to it. A turn ends under the rules
 // of its start: so a capture also covers what the rules of every mark that its
@@ -82,12 +88,15 @@
 // is exact. The lock is the operating system's, so a killed process blocks
 // nobody. The next to take it reads on where it had stopped, and so has the
 // stat cache of the last. Claims, and the beginnings and ends of turns, are
-// told to the journals of trees that lie in this one or around it as well.
+// told to the journals of trees that lie in this one or around it as well; and
+// by sessions that track nothing (Claimant), to whatever journals there are.
 //
 // Changes lays the records and claims of a path end to end. Where a claim does
 // not begin with what the path was, or a capture does not see what the last
 // claim left, there is a link that nobody owns; it is shared with the sessions
-// that had a turn open between the captures on both sides of it.
+// that had a turn open between the captures on both sides of it. A claimed path
+// of which a capture has no record is again what it was, if the capture looked;
+// else its claims wait for one that does.
 //
 // # On disk (format 1)
 //
@@ -106,7 +115,7 @@
 //	capture  number, session, rules, and what its records cannot tell: whether a
 //	         turn begins or ends, where it was blind, whether it was over
 //	claim    a session, and paths with what it brought them from and to
-//	turn     a session's turn begins or ends in an overlapping tree
+//	turn     a turn begins or ends of a session in an overlapping tree, or one that tracks nothing
 //	release  a session needs nothing before a number
 //
 // A capture counts when its own line is there; parts without it are passed
@@ -121,6 +130,9 @@
 // that anybody holds, and of the captures since only those that are held, each
 // with all that changed since the one before. So it grows with what changed
 // and what is held, not with time.
+//
+// A tree goes as a whole when nobody needs it (Prune), under its lock, the lock
+// last: whoever waits for that finds its name gone and begins the tree anew.
 //
 // # Measured
 //

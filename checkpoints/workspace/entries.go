@@ -54,7 +54,7 @@ func (l *listing) one(it item, e *entry) {
 			it.kind, looked = st.kind, true
 		}
 	}
-	next := task{same: l.task.same}
+	next, walk := task{same: l.task.same}, true
 	asBefore := l.task.same && e != nil && e.seen == l.tree.walk && it.kind == e.stat.kind
 	if !asBefore || it.kind == directory {
 		next.rel = join(l.task.rel, it.name)
@@ -66,7 +66,10 @@ func (l *listing) one(it item, e *entry) {
 			l.below = append(l.below, next)
 		}
 		if !covered {
-			return
+			if !l.skipped(next.rel, it, e) {
+				return
+			}
+			walk = false
 		}
 	}
 	if !looked {
@@ -79,10 +82,14 @@ func (l *listing) one(it item, e *entry) {
 		return
 	}
 	l.files++
-	if e != nil {
+	fresh := e == nil || e.excluded()
+	if e != nil && walk {
 		e.seen = l.tree.walk + 1
-	} else if l.fresh++; l.new.Load()+l.fresh > 2*int64(l.limits.MaxFiles) {
-		return // far over the budget: only counted
+	}
+	if fresh {
+		if l.fresh++; l.new.Load()+l.fresh > 2*int64(l.limits.MaxFiles) {
+			return // far over the budget: only counted
+		}
 	}
 	if e != nil && err == nil && e.stat.kind == directory && st.kind != directory {
 		l.noneBelow(l.tree.table, join(l.task.rel, it.name), e)
@@ -95,7 +102,7 @@ func (l *listing) one(it item, e *entry) {
 			l.files-- // it costs nothing
 		}
 		if e == nil || e.racy || e.stat != st {
-			l.reads = append(l.reads, toRead{name: it.name, size: st.size, new: e == nil})
+			l.reads = append(l.reads, toRead{name: it.name, size: st.size, new: fresh})
 			return
 		}
 		l.still(it.name, e)
@@ -104,13 +111,41 @@ func (l *listing) one(it item, e *entry) {
 	default:
 		l.still(it.name, e)
 	}
-	if err == nil && st.kind == directory {
+	if err == nil && st.kind == directory && walk {
 		if next.now.rules == nil {
 			next.now, next.held = l.task.now, l.task.held
 		}
 		next.rel, next.ino = join(l.task.rel, it.name), st.ino
 		l.below = append(l.below, next)
 	}
+}
+
+// skipped is for a name that the rules skip. Where they would not if it were a
+// directory, or none, that it is there must be known: or what a turn puts in
+// its place would be taken for something that was not there before. So it is a
+// known path, uncovered as excluded, and nothing below it is. It reports true
+// where the name was known as the other kind: what has taken the place of a
+// covered thing is looked at, once, or nobody would know that it went.
+func (l *listing) skipped(rel string, it item, e *entry) (look bool) {
+	isDir := it.kind == directory
+	same := e != nil && (e.stat.kind == directory) == isDir
+	if same || it.kind == noKind || !l.covered(&l.task, rel, it.name, !isDir) {
+		return false
+	}
+	if e != nil && !e.excluded() {
+		return true
+	}
+	r := record{op: came, path: rel, after: notCovered(checkpoints.Excluded), stat: stat{kind: it.kind}}
+	if e != nil {
+		r.op, r.before = changed, e.state
+	}
+	l.records = append(l.records, r)
+	return false
+}
+
+// excluded reports a known path that rules skip; see listing.skipped.
+func (e *entry) excluded() bool {
+	return e.state.Kind == checkpoints.Uncovered && e.state.Reason == checkpoints.Excluded
 }
 
 // still names a known path that is uncovered as it was.
@@ -144,6 +179,17 @@ func (k *worker) covers(t, next *task, name string, isDir bool) (covered, passed
 		}
 	}
 	return covered, passed
+}
+
+// covered reports whether any view covers a name in t.
+func (k *worker) covered(t *task, rel, name string, isDir bool) bool {
+	covered, _, _ := t.now.covers(rel, name, isDir)
+	for _, v := range t.held {
+		if !covered {
+			covered, _, _ = v.covers(rel, name, isDir)
+		}
+	}
+	return covered
 }
 
 // count adds to what is covered and ends a first walk that is over the budget.

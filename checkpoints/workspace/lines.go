@@ -63,7 +63,7 @@ type (
 		After  checkpoints.State `json:"after"`
 	}
 	turnLine struct {
-		Type    string `json:"type"` // turn: of a session whose root overlaps this one
+		Type    string `json:"type"` // turn: of a session whose root overlaps this one, or that tracks nothing
 		Session string `json:"session"`
 		Begin   bool   `json:"begin,omitempty"`
 	}

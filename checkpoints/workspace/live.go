@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/blobs"
@@ -15,8 +16,8 @@ import (
 // Live calls f with every content that a capture journal of the agent
 // directory names: what a collection of the blob store must leave. An error (a
 // journal that is damaged, newer, or cannot be read) means that nothing may be
-// collected.
-func Live(root disk.Root, f func(blobs.Digest)) error {
+// collected. Trees whose keys are in without are passed over.
+func Live(root disk.Root, without []string, f func(blobs.Digest)) error {
 	trees, err := disk.ReadDir(root, topDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -25,11 +26,14 @@ func Live(root disk.Root, f func(blobs.Digest)) error {
 		return fmt.Errorf("listing the captures: %w", err)
 	}
 	for _, tree := range trees {
-		if !tree.IsDir() {
+		if !tree.IsDir() || slices.Contains(without, tree.Name()) {
 			continue
 		}
 		dir := topDir + "/" + tree.Name()
 		files, err := disk.ReadDir(root, dir)
+		if missingFile(err) {
+			continue // it was pruned
+		}
 		if err != nil {
 			return fmt.Errorf("listing the captures: %w", err)
 		}
@@ -40,7 +44,7 @@ func Live(root disk.Root, f func(blobs.Digest)) error {
 			err := liveIn(root, dir+"/"+file.Name(), f)
 			if missingFile(err) {
 				// A shorter one has just taken its place: look again.
-				return Live(root, f)
+				return Live(root, without, f)
 			}
 			if err != nil {
 				return fmt.Errorf("reading %s/%s: %w", dir, file.Name(), err)

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/oino-dev/oinod/checkpoints/disk"
 	"github.com/oino-dev/oinod/checkpoints/journal"
@@ -21,9 +23,21 @@ type other struct {
 	root  string
 }
 
-// overlapping lists them. Which root a tree has is read once.
+// overlapping lists them.
 func (w *Workspace) overlapping() ([]other, error) {
-	s := w.store
+	ours := map[string]bool{}
+	var roots []string
+	for _, r := range w.roots {
+		ours[r.tree.dir] = true
+		roots = append(roots, r.tree.root)
+	}
+	all, err := w.store.overlapping(roots)
+	return slices.DeleteFunc(all, func(o other) bool { return ours[o.dir] }), err
+}
+
+// overlapping lists the trees that overlap one of roots, by directory. Which
+// root a tree has is read once.
+func (s *Store) overlapping(roots []string) ([]other, error) {
 	entries, err := disk.ReadDir(s.root, topDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -34,16 +48,12 @@ func (w *Workspace) overlapping() ([]other, error) {
 	var all []other
 	for _, e := range entries {
 		dir := topDir + "/" + e.Name()
-		root, ours := s.rootOf(dir), false
-		overlaps := false
-		for _, r := range w.roots {
-			ours = ours || r.tree.dir == dir
-			overlaps = overlaps || root != "" && (within(root, r.tree.root) || within(r.tree.root, root))
-		}
-		if overlaps && !ours {
+		root := s.rootOf(dir)
+		if root != "" && slices.ContainsFunc(roots, func(r string) bool { return within(root, r) || within(r, root) }) {
 			all = append(all, other{s, dir, root})
 		}
 	}
+	slices.SortFunc(all, func(a, b other) int { return strings.Compare(a.dir, b.dir) })
 	return all, nil
 }
 
@@ -82,7 +92,10 @@ func (s *Store) rootOf(dir string) string {
 }
 
 func (o *other) lock(ctx context.Context) (func(), error) {
-	unlock, err := lockFile(ctx, o.store.root, o.dir+"/lock")
+	unlock, err := lockFile(ctx, o.store.root, o.dir+"/"+lockName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return func() {}, nil // it was pruned, and wants to know nothing
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +105,24 @@ func (o *other) lock(ctx context.Context) (func(), error) {
 // append adds lines to its journal. The caller has its lock.
 func (o *other) append(lines [][]byte) error {
 	gen, _, err := newest(o.store.root, o.dir)
-	if err != nil || gen == 0 {
+	if missingFile(err) || err == nil && gen == 0 {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
+	w, err := o.open(gen)
+	if w == nil {
+		return err
+	}
+	defer w.Close()
+	_, err = w.Append(lines...)
+	return err
+}
+
+// open opens the journal of a generation for appending; nil where it is not
+// one that this oinod writes: whoever reads it says what is the matter with it.
+func (o *other) open(gen uint64) (*journal.Writer, error) {
 	fits := true
 	w, err := journal.OpenWriter(o.store.root, journalName(o.dir, gen), maxLine, func(l journal.Line) error {
 		if l.Pos.Offset == 0 {
@@ -105,14 +133,12 @@ func (o *other) append(lines [][]byte) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer w.Close()
 	if !fits {
-		return nil // whoever reads it says what is the matter with it
+		return nil, w.Close()
 	}
-	_, err = w.Append(lines...)
-	return err
+	return w, nil
 }
 
 // claims are those of a tree with the root that lie in o's, named from there.

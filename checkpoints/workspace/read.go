@@ -162,19 +162,28 @@ func (k *readWorker) take(d dir, name string, e *entry) (s checkpoints.State, st
 }
 
 func tooLarge(st stat) checkpoints.State {
-	return checkpoints.State{Kind: checkpoints.Uncovered, Reason: checkpoints.TooLarge, Mode: st.mode, Size: st.size}
+	return checkpoints.State{
+		Kind: checkpoints.Uncovered, Reason: checkpoints.TooLarge, Mode: st.mode, Size: st.size,
+		Stamp: checkpoints.FileStamp(st.mode, st.size, st.mtime, st.ctime, st.ino),
+	}
 }
 
 // digests reports whether a file too large to keep is read for its digest all
-// the same: where what it was before can be had back, only that tells later
-// whether it still is what a turn left. One that was there before anybody
-// looked, or that came while no turn was open, costs nothing, however often it
-// changes.
+// the same. Only where what it was before can be had back must be told later
+// whether it still is what a turn left; and that the stamp tells as well, unless
+// a change right after now need not show in it.
 func (k *readWorker) digests(e *entry, st stat) bool {
-	if e == nil {
-		return !k.first && !k.idle && st.ctime >= k.since
+	switch {
+	case e == nil || e.excluded():
+		if k.first || k.idle || st.ctime < k.since {
+			return false
+		}
+	case e.state.Kind == checkpoints.Uncovered && e.state.Digest == (blobs.Digest{}):
+		return false
+	case e.racy && e.stat == st && e.state.Digest != (blobs.Digest{}):
+		return true // it was read the last time, and may have changed behind that
 	}
-	return e.state.Kind != checkpoints.Uncovered || e.state.Digest != (blobs.Digest{})
+	return k.racy(st) || checkpoints.FileStamp(st.mode, st.size, st.mtime, st.ctime, st.ino) == 0
 }
 
 // storeError is a failure of the blob store and not of the file.
@@ -240,7 +249,7 @@ func (k *readWorker) digest(f file, st stat) (checkpoints.State, error) {
 	sum := sha256.New()
 	n, err := io.CopyBuffer(sum, &cancelled{k.ctx, f}, make([]byte, 256<<10))
 	s := tooLarge(st)
-	s.Size = n
+	s.Size, s.Stamp = n, 0
 	sum.Sum(s.Digest[:0])
 	return s, err
 }

@@ -71,7 +71,7 @@ func sortRecords(rs []record) { slices.SortFunc(rs, compareRecords) }
 // before and the rest.
 //
 //	op 1 | shared, length, rest of the path | before | after | stat
-//	state: kind 1 | reason 1 where uncovered | mode | size | 0 or 1 and the digest 32 | length, target
+//	state: kind 1 | reason 1 where uncovered | mode | size | 0, or 1 and the digest 32, or 2 and the stamp | length, target
 //	stat:  kind 1 | racy 1 | mode | size | mtime | ctime | ino
 
 var reasons = [...]checkpoints.Reason{"", checkpoints.TooLarge, checkpoints.NotRegular, checkpoints.Unreadable, checkpoints.Excluded, checkpoints.Budget, checkpoints.BadName}
@@ -83,10 +83,13 @@ func appendState(b []byte, s checkpoints.State) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(s.Mode))
 	b = binary.AppendUvarint(b, uint64(s.Size))
-	if s.Digest == (blobs.Digest{}) {
-		b = append(b, 0)
-	} else {
+	switch {
+	case s.Digest != (blobs.Digest{}):
 		b = append(append(b, 1), s.Digest[:]...)
+	case s.Stamp != 0:
+		b = binary.AppendUvarint(append(b, 2), s.Stamp)
+	default:
+		b = append(b, 0)
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Target)))
 	return append(b, s.Target...)
@@ -181,8 +184,11 @@ func (d *decoder) state() checkpoints.State {
 		s.Reason = reasons[d.byte(len(reasons))]
 	}
 	s.Mode, s.Size = uint32(d.uint()), int64(d.uint())
-	if d.byte(2) == 1 {
+	switch d.byte(3) {
+	case 1:
 		copy(s.Digest[:], d.bytes(uint64(len(s.Digest))))
+	case 2:
+		s.Stamp = d.uint()
 	}
 	s.Target = string(d.bytes(d.uint()))
 	return s

@@ -75,6 +75,7 @@ func TestEveryCutOfRecordsIsAPrefix(t *testing.T) {
 		{op: came, path: "a/b", after: checkpoints.State{Kind: checkpoints.File, Mode: 0o644, Size: 3, Digest: blobs.Digest{9}}, stat: stat{kind: regular, ino: 1 << 60}},
 		{op: changed, path: "a/c", before: checkpoints.State{Kind: checkpoints.Symlink, Target: "x"}, after: checkpoints.State{Kind: checkpoints.Dir}, racy: true},
 		{op: gone, path: "d", before: checkpoints.State{Kind: checkpoints.Uncovered, Reason: checkpoints.TooLarge}},
+		{op: gone, path: "da", before: checkpoints.State{Kind: checkpoints.Uncovered, Reason: checkpoints.TooLarge, Size: 1 << 40, Stamp: 1<<64 - 1}},
 	}
 	var whole []byte
 	previous := ""

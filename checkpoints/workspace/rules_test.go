@@ -118,12 +118,14 @@ var ruleLines = []string{
 	"foo/b", "!foo/", "/*/a", "# a", "out/", "*/b", "!out", "/b/foo", "x\\ y", "x y ", "!/a/b", "a/b", "**/foo/b", "a/**/b", "/**", "!.gitignore",
 }
 
-// lookupNames are all names that a capture knows.
+// known are all paths that a capture covers.
 func known(t *tree) map[string]bool {
 	all := map[string]bool{}
 	for dir, f := range t.table.folders {
 		for _, e := range f.entries {
-			all[join(dir, e.name)] = true
+			if !e.excluded() {
+				all[join(dir, e.name)] = true
+			}
 		}
 	}
 	return all

@@ -217,6 +217,58 @@ func TestFilesTooLargeToKeepCostNothingUntilTheyMatter(t *testing.T) {
 	require.Zero(t, reads["between"], "it came while no turn was open, so that no rewind is about it")
 }
 
+// Where nothing can have changed that does not show, the stamp of a file too
+// large tells what a turn left, and nothing of it is read.
+func TestAFileTooLargeToKeepIsKnownByItsStamp(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	reads := 0
+	h := &hooked{open: func(rel string) error {
+		if rel != "small" {
+			mu.Lock()
+			reads++
+			mu.Unlock()
+		}
+		return nil
+	}}
+	late := time.Duration(0)
+	a := onDisk(disktest.New(), func(c *Config) {
+		c.machine, c.Limits.MaxKept = h, 10
+		c.Now = func() time.Time { return time.Now().Add(late) }
+	})
+	w := a.open(t, "s", dir)
+	put(t, dir, map[string]string{"grows": "1"})
+	first := captured(t, w, CaptureOptions{Begin: true})
+	reads = 0
+	put(t, dir, map[string]string{"grows": strings.Repeat("g", 30), "new": strings.Repeat("n", 30)})
+	late = time.Minute // after the clocks have ticked
+	second := captured(t, w, CaptureOptions{End: true, Begin: true})
+	require.Zero(t, reads)
+	require.Equal(t, []told{{"grows", checkpoints.File, checkpoints.Uncovered}, {"new", checkpoints.Absent, checkpoints.Uncovered}}, changes(t, w, first.Mark, second.Mark))
+	left := statesOf(t, w, second.Mark, "grows", "new")
+	ws, err := checkpoints.OpenWorkspace(checkpoints.Config{Roots: []string{dir}, AgentDir: "/agent", Blobs: a.blobs, MaxKept: 10})
+	require.NoError(t, err)
+	defer ws.Close()
+	for i, name := range []string{"grows", "new"} {
+		known, ok := ws.Recognize(filepath.Join(dir, name), left[i])
+		require.True(t, ok)
+		require.True(t, known.Same(ws.Look(filepath.Join(dir, name)).State))
+		require.True(t, known.Same(left[i]))
+	}
+	// Another turn's change of one, of the same size and with the old time.
+	info, err := os.Stat(filepath.Join(dir, "new"))
+	require.NoError(t, err)
+	put(t, dir, map[string]string{"new": strings.Repeat("m", 30)})
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "new"), info.ModTime(), info.ModTime()))
+	_, ok := ws.Recognize(filepath.Join(dir, "new"), left[1])
+	require.False(t, ok)
+	third := captured(t, w, CaptureOptions{End: true})
+	require.Equal(t, []told{{"new", checkpoints.Uncovered, checkpoints.Uncovered}}, changes(t, w, second.Mark, third.Mark))
+	require.Zero(t, reads)
+	require.False(t, left[1].Same(statesOf(t, w, third.Mark, "new")[0]))
+	require.True(t, left[1].Same(statesOf(t, w, second.Mark, "new")[0]), "no seam where nothing has changed")
+}
+
 func TestNothingNamedGitAndNothingOfTheAgentDirectoryIsEntered(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, map[string]string{".git/HEAD": "x", ".GIT/x": "", "sub/.git": "gitdir: x", "sub/a": "", "agent/deep/x": "", "agentic/x": ""})

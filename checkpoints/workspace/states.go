@@ -88,21 +88,19 @@ func (t *tree) statesAt(c *capture, f *facts, rels []string) ([]checkpoints.Stat
 		return nil, err
 	}
 	at := func(rel string) checkpoints.State {
-		e := t.table.find(rel)
-		isDir := e != nil && e.stat.kind == directory
-		if !f.covers(rel, isDir) {
-			// Nothing is below what was seen not to be a directory.
-			for dir, _ := split(rel); dir != ""; dir, _ = split(dir) {
-				if f.covers(dir, true) {
-					if s := f.state(dir, wanted[dir], t.table.find(dir)); s.Kind == checkpoints.Absent || s.Kind == checkpoints.File || s.Kind == checkpoints.Symlink {
-						return checkpoints.State{Kind: checkpoints.Absent}
-					}
-					break
-				}
-			}
-			return notCovered(checkpoints.Excluded)
+		if f.looked(rel) {
+			return f.state(rel, wanted[rel], t.table.find(rel))
 		}
-		return f.state(rel, wanted[rel], e)
+		// Nothing is below what was seen not to be a directory.
+		for dir, _ := split(rel); dir != ""; dir, _ = split(dir) {
+			if f.looked(dir) {
+				if s := f.state(dir, wanted[dir], t.table.find(dir)); s.Kind == checkpoints.Absent || s.Kind == checkpoints.File || s.Kind == checkpoints.Symlink {
+					return checkpoints.State{Kind: checkpoints.Absent}
+				}
+				break
+			}
+		}
+		return notCovered(checkpoints.Excluded)
 	}
 	states := make([]checkpoints.State, len(rels))
 	for i, rel := range rels {
@@ -136,6 +134,10 @@ func (f *facts) covers(rel string, isDir bool) bool {
 	return !f.tree.never(rel) && (f.extra[rel] || f.lookup.covers(rel, isDir))
 }
 
+// looked reports whether the capture knew if there was anything at the path: it
+// would have covered a directory there, or what is none.
+func (f *facts) looked(rel string) bool { return f.covers(rel, false) || f.covers(rel, true) }
+
 // never reports whether no rules make a walk go there: to anything named .git
 // or below, and to the agent directory.
 func (t *tree) never(rel string) bool {
@@ -153,7 +155,7 @@ func (f *facts) blind(rel string) bool {
 	return slices.ContainsFunc(f.capture.Blind, func(dir string) bool { return strings.HasPrefix(rel, dir+"/") })
 }
 
-// state is what a covered path was at the capture, given the first record
+// state is what a path that the capture looked at was, given the first record
 // since then, or nil, and its entry now, or nil.
 func (f *facts) state(rel string, r *record, now *entry) checkpoints.State {
 	switch {
@@ -162,7 +164,7 @@ func (f *facts) state(rel string, r *record, now *entry) checkpoints.State {
 	case f.blind(rel):
 		return notCovered(checkpoints.Unreadable)
 	case now != nil:
-		return now.state
+		return f.asCovered(rel, now.state)
 	case f.capture.Over:
 		return notCovered(checkpoints.Budget)
 	}
@@ -175,9 +177,21 @@ func (f *facts) before(r *record) checkpoints.State {
 	case f.blind(r.path):
 		return notCovered(checkpoints.Unreadable)
 	case r.op != came:
-		return r.before
+		return f.asCovered(r.path, r.before)
 	case f.capture.Over:
 		return notCovered(checkpoints.Budget)
 	}
 	return checkpoints.State{Kind: checkpoints.Absent}
+}
+
+// asCovered is what a path was, if the capture covered it as that. A directory
+// may be known from another's rules where only what is none was covered.
+func (f *facts) asCovered(rel string, s checkpoints.State) checkpoints.State {
+	switch s.Kind {
+	case checkpoints.Dir, checkpoints.File, checkpoints.Symlink:
+		if !f.covers(rel, s.Kind == checkpoints.Dir) {
+			return notCovered(checkpoints.Excluded)
+		}
+	}
+	return s
 }

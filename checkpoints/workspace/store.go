@@ -166,7 +166,7 @@ func (s *Store) leave(t *tree) error {
 	}
 	defer leave()
 	if len(t.queued) > 0 {
-		if unlock, err := lockFile(context.Background(), s.root, t.dir+"/lock"); err == nil {
+		if unlock, err := lockFile(context.Background(), s.root, t.dir+"/"+lockName); err == nil {
 			if t.refresh() == nil && t.writer != nil {
 				_ = t.append(nil, nil) // what it releases is held on, else
 			}

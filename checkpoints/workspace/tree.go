@@ -86,17 +86,33 @@ func (t *tree) lock(ctx context.Context) (unlock func(), err error) {
 			leave()
 		}
 	}()
-	if err := t.makeDir(); err != nil {
-		return nil, t.error("making the directory of", err)
-	}
-	release, err := lockFile(ctx, t.store.root, t.dir+"/lock")
+	release, err := t.lockDir(ctx)
 	if err != nil {
-		return nil, t.error("locking", err)
+		return nil, err
 	}
 	if err := t.refresh(); err != nil {
 		return nil, errors.Join(err, release())
 	}
 	return func() { _ = release(); leave() }, nil
+}
+
+// lockDir takes the lock, making the tree's directory where it is not there: it
+// may have been pruned.
+func (t *tree) lockDir(ctx context.Context) (release func() error, err error) {
+	for {
+		if err := t.makeDir(); err != nil {
+			return nil, t.error("making the directory of", err)
+		}
+		release, err := lockFile(ctx, t.store.root, t.dir+"/"+lockName)
+		if errors.Is(err, fs.ErrNotExist) && ctx.Err() == nil {
+			t.made = false
+			continue
+		}
+		if err != nil {
+			return nil, t.error("locking", err)
+		}
+		return release, nil
+	}
 }
 
 func (t *tree) error(doing string, err error) error {

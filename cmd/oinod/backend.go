@@ -21,8 +21,9 @@ type backend struct {
 }
 
 // openBackend finds the agent directory, reads its settings, and opens it for
-// the kinds of tracking that are offered, the usual one first.
-func (p *process) openBackend(log zerolog.Logger, tracking ...session.Tracking) (*backend, error) {
+// the kinds of tracking that are offered, the usual one first. patience is that
+// with a session which another process has (0: the usual).
+func (p *process) openBackend(log zerolog.Logger, patience time.Duration, tracking ...session.Tracking) (*backend, error) {
 	dir, err := p.findAgentDir()
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func (p *process) openBackend(log zerolog.Logger, tracking ...session.Tracking) 
 	}
 	events := new(rpc.Events)
 	registry, err := session.OpenRegistry(session.Options{
-		Dir: dir, Limits: set.limits, App: "oinod " + version(), Event: events.Send,
+		Dir: dir, Limits: set.limits, App: "oinod " + version(), Event: events.Send, LockPatience: patience,
 		Tracked: session.TrackedOptions{
 			MaxFiles: int(set.workspace.maxFiles), MaxBytes: int64(set.workspace.maxBytes),
 			Include: set.workspace.include, Exclude: set.workspace.exclude, Home: p.getenv("HOME"),

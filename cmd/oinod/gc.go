@@ -21,10 +21,10 @@ func (p *process) gcCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gc",
 		Short: "Free the space of what no session needs any more",
-		Long: `Remove kept contents that no session needs, and what crashes left, and compress
-the logs of sessions that nobody has written to for a while. With --older-than,
-first remove the sessions without activity for so long (30d, 12h, 2w), unless
-they are open.
+		Long: `Remove kept contents that no session needs, the captures of directories that no
+session works in any more, and what crashes left, and compress the logs of
+sessions that nobody has written to for a while. With --older-than, first remove
+the sessions without activity for so long (30d, 12h, 2w), unless they are open.
 
 It is safe beside running processes: it waits for a moment in which none is
 storing anything, and says so when there is none. Where a log is damaged, or was
@@ -64,6 +64,9 @@ func (p *process) freed(freed session.Collected, dryRun bool) error {
 	}
 	if n := freed.Packed.Sessions; n > 0 {
 		fmt.Fprintf(p.stdout, "compressed %s, %s to %s\n", many(n, "log", "logs"), size(freed.Packed.Before), size(freed.Packed.After))
+	}
+	if freed.Trees > 0 {
+		fmt.Fprintf(p.stdout, "%s the captures of %s that no session works in any more\n", removed, many(freed.Trees, "directory", "directories"))
 	}
 	_, err := fmt.Fprintf(p.stdout, "%s %s, %s\n", free, many(freed.Blobs, "content", "contents"), size(freed.Bytes))
 	return err

@@ -5,6 +5,7 @@
 //
 //	oinod serve                        serve one client on stdin and stdout
 //	oinod wrap [flags] -- AGENT ARGS…  run an ACP agent with rewind, for an editor
+//	oinod wrap [flags] --proxy         the same as a component of an ACP proxy chain
 //	  --track workspace|files          which changes are seen (workspace)
 //	  --conversation on|off            whether a rewind can move the agent's conversation too (on)
 //	  --log-file FILE                  where the log goes, instead of stderr

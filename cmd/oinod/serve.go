@@ -35,7 +35,7 @@ func (p *process) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b, err := p.openBackend(log, session.Files, session.Workspace)
+	b, err := p.openBackend(log, 0, session.Files, session.Workspace)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 // wrapFlags are wrap's own.
 type wrapFlags struct {
 	track, conversation, logFile string
+	proxy                        bool
 }
 
 // wrapExample is what an editor's settings hold.
@@ -39,7 +40,10 @@ its exit code is ours.`,
 		Example: wrapExample,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if f.proxy && len(args) > 0 {
+				return errors.New("wrap --proxy takes no command: the agent is what stands behind it in the proxy chain")
+			}
+			if len(args) == 0 && !f.proxy {
 				return errors.New("wrap needs the agent's command, as in: oinod wrap -- gemini --acp (how to set up an editor: oinod wrap --help)")
 			}
 			return p.wrap(cmd.Context(), f, args)
@@ -49,6 +53,7 @@ its exit code is ours.`,
 	flags.SetInterspersed(false) // what follows the agent is the agent's
 	flags.StringVar(&f.track, "track", "workspace", "which changes are seen: workspace (all under the session's directories) or files (those that tools name)")
 	flags.StringVar(&f.conversation, "conversation", "on", "whether a rewind can move the agent's conversation too: on or off")
+	flags.BoolVar(&f.proxy, "proxy", false, "run as a component of an ACP proxy chain, between its conductor's client and agent, instead of starting an agent")
 	flags.StringVar(&f.logFile, "log-file", "", "where the log goes, instead of stderr; it is appended to")
 	return cmd
 }
@@ -104,7 +109,7 @@ func (p *process) wrap(ctx context.Context, f wrapFlags, args []string) error {
 		return err
 	}
 
-	b, err := p.openBackend(log, tracking...)
+	b, err := p.openBackend(log, rpc.MaxLeaving, tracking...) // clients start a process for each prompt
 	if err != nil {
 		return err
 	}
@@ -119,6 +124,7 @@ func (p *process) wrap(ctx context.Context, f wrapFlags, args []string) error {
 		code, err = rpc.Wrap(ctx, rpc.WrapConfig{
 			Config:       config,
 			Agent:        rpc.AgentCommand{Args: args, Env: p.env, Stderr: p.stderr},
+			Chain:        f.proxy,
 			Conversation: f.conversation == "on",
 			Signals:      signals,
 		})

@@ -254,6 +254,16 @@ func (r *root) Rename(oldname, newname string) error {
 	})
 }
 
+func (r *root) Exchange(oldname, newname string) error {
+	return r.two("exchange", oldname, newname, func(dir *node, base string, n, todir *node, tobase string, to *node) error {
+		if to == nil {
+			return syscall.ENOENT
+		}
+		r.fs.set(change{{dir, base, to}, {todir, tobase, n}})
+		return nil
+	})
+}
+
 // holds reports whether other is n or below it.
 func (n *node) holds(other *node) bool {
 	if n == other {

@@ -1,0 +1,274 @@
+package checkpoints
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// canSwap reports whether the file system of the tests swaps names. Where it
+// does not, what is saved in the instant after the last look is lost.
+func canSwap(t *testing.T) bool {
+	t.Helper()
+	w, base := workspace(t, tree{"a": file("a"), "b": file("b")})
+	err := w.roots[0].disk.Exchange("a", "b")
+	if errors.Is(err, errors.ErrUnsupported) {
+		require.NotEqual(t, "linux", runtime.GOOS, "on Linux the tests need a file system that swaps names")
+		return false
+	}
+	require.NoError(t, err)
+	require.Equal(t, tree{"a": file("b"), "b": file("a")}, treeOf(t, base))
+	return true
+}
+
+// saves are what a user can do to a file "f" in the instant between the last
+// look and the swap, and what there is then.
+var saves = map[string]struct {
+	do   func(t *testing.T, path string)
+	left tree
+}{
+	"in place": {func(t *testing.T, path string) {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString("mine")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}, tree{"f": file("v1mine")}},
+	"in place, of the same size": {func(t *testing.T, path string) {
+		require.NoError(t, os.WriteFile(path, []byte("me"), 0o644))
+	}, tree{"f": file("me")}},
+	"by a rename": {func(t *testing.T, path string) {
+		require.NoError(t, os.WriteFile(path+"~", []byte("mine"), 0o644))
+		require.NoError(t, os.Rename(path+"~", path))
+	}, tree{"f": file("mine")}},
+	"a link": {func(t *testing.T, path string) {
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.Symlink("mine", path))
+	}, tree{"f": link("mine")}},
+	"a directory": {func(t *testing.T, path string) {
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.Mkdir(path, 0o755))
+		require.NoError(t, os.WriteFile(path+"/x", []byte("mine"), 0o644))
+	}, tree{"f": dir(), "f/x": file("mine")}},
+	"removed": {func(t *testing.T, path string) {
+		require.NoError(t, os.Remove(path))
+	}, tree{}},
+	"chmod": {func(t *testing.T, path string) {
+		require.NoError(t, os.Chmod(path, 0o600))
+	}, tree{"f": mfile(0o600, "v1")}},
+}
+
+// What is saved after the last look, however it is, is kept: by a rewind and by
+// a write of the agent's, and nothing is left over.
+func TestASaveInTheLastInstantIsKept(t *testing.T) {
+	if !canSwap(t) {
+		return
+	}
+	for name, save := range saves {
+		for _, old := range []bool{true, false} { // so that times tell of a change
+			t.Run(name, func(t *testing.T) {
+				a, b := tree{"f": file("v0")}, tree{"f": file("v1")}
+				w, base := workspace(t, a)
+				r := turn(t, w, base, a, b)
+				age := func() {
+					if old {
+						then := time.Now().Add(-time.Hour)
+						require.NoError(t, os.Chtimes(base+"/f", then, then))
+					}
+				}
+				age()
+				in, failed, err := w.Prepare(t.Context(), r.plan(Keep))
+				require.NoError(t, err)
+				require.Empty(t, failed)
+				saved := false
+				onFork(w, fork{exchange: func(string, string) error {
+					if !saved {
+						saved = true
+						save.do(t, base+"/f")
+					}
+					return nil
+				}})
+				o := w.Act(t.Context(), in, false)
+				require.True(t, saved)
+				require.Len(t, o.Failed, 1)
+				require.Equal(t, CodeConflict, o.Failed[0].Code, o.Failed[0].Message)
+				require.Equal(t, save.left, treeOf(t, base))
+
+				w, base = workspace(t, b)
+				age()
+				saved = false
+				onFork(w, fork{exchange: func(string, string) error {
+					if !saved {
+						saved = true
+						save.do(t, base+"/f")
+					}
+					return nil
+				}})
+				_, err = w.Write(base+"/f", []byte("ours"), w.TempName())
+				require.True(t, saved)
+				if name == "in place, of the same size" && !old {
+					return // a write looks at times only, and these tick coarsely
+				}
+				require.ErrorIs(t, err, errAppeared)
+				require.Equal(t, save.left, treeOf(t, base))
+			})
+		}
+	}
+}
+
+// What is saved after the last look at a file that shall go is kept.
+func TestASaveBeforeARemovalIsKept(t *testing.T) {
+	for name, save := range saves {
+		for _, old := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				a, b := tree{}, tree{"f": file("v1")}
+				w, base := workspace(t, a)
+				r := turn(t, w, base, a, b)
+				if old {
+					then := time.Now().Add(-time.Hour)
+					require.NoError(t, os.Chtimes(base+"/f", then, then))
+				}
+				in, failed, err := w.Prepare(t.Context(), r.plan(Keep))
+				require.NoError(t, err)
+				require.Empty(t, failed)
+				saved := false
+				onFork(w, fork{rename: func(string, string) error {
+					if !saved {
+						saved = true
+						save.do(t, base+"/f")
+					}
+					return nil
+				}})
+				o := w.Act(t.Context(), in, false)
+				require.True(t, saved)
+				require.Equal(t, save.left, treeOf(t, base))
+				if name == "removed" {
+					require.Empty(t, o.Failed)
+					return
+				}
+				require.Len(t, o.Failed, 1)
+				require.Equal(t, CodeConflict, o.Failed[0].Code, o.Failed[0].Message)
+			})
+		}
+	}
+}
+
+// Where a new file has the name meanwhile, both are kept, and that is said.
+func TestASaveBeforeARemovalAndANewFile(t *testing.T) {
+	a, b := tree{}, tree{"f": file("v1")}
+	w, base := workspace(t, a)
+	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
+	require.NoError(t, err)
+	require.Empty(t, failed)
+	onFork(w, fork{
+		rename: func(string, string) error { saves["by a rename"].do(t, base+"/f"); return nil },
+		link:   func(string, string) error { plantOne(t, base+"/f", file("new")); return nil },
+	})
+	o := w.Act(t.Context(), in, false)
+	require.Len(t, o.Failed, 1)
+	require.Equal(t, CodeConflict, o.Failed[0].Code)
+	require.Contains(t, o.Failed[0].Message, in.Steps[0].Temp)
+	require.Equal(t, tree{"f": file("new"), strings.TrimPrefix(in.Steps[0].Temp, base+"/"): file("mine")}, treeOf(t, base))
+}
+
+// Somebody saves again while what was saved first gets its name back: the newest
+// has it.
+func TestTwoSavesInTheLastInstant(t *testing.T) {
+	if !canSwap(t) {
+		return
+	}
+	w, base := workspace(t, tree{"f": file("v1")})
+	n := 0
+	onFork(w, fork{exchange: func(string, string) error {
+		if n++; n < 3 {
+			saves["by a rename"].do(t, base+"/f")
+		}
+		if n == 2 {
+			require.NoError(t, os.WriteFile(base+"/f", []byte("mine again"), 0o644))
+		}
+		return nil
+	}})
+	_, err := w.Write(base+"/f", []byte("ours"), w.TempName())
+	require.ErrorIs(t, err, errAppeared)
+	require.Equal(t, 3, n)
+	require.Equal(t, tree{"f": file("mine again")}, treeOf(t, base))
+}
+
+// What cannot get its name back is kept under the temporary one, and named.
+func TestWhatCannotBePutBackIsKept(t *testing.T) {
+	if !canSwap(t) {
+		return
+	}
+	a, b := tree{"f": file("v0")}, tree{"f": file("v1")}
+	w, base := workspace(t, a)
+	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
+	require.NoError(t, err)
+	require.Empty(t, failed)
+	n := 0
+	failing := fork{exchange: func(string, string) error {
+		if n++; n == 1 {
+			saves["by a rename"].do(t, base+"/f")
+			return nil
+		}
+		return errors.New("broken")
+	}}
+	onFork(w, failing)
+	o := w.Act(t.Context(), in, false)
+	require.Len(t, o.Failed, 1)
+	require.Equal(t, CodeConflict, o.Failed[0].Code)
+	require.Contains(t, o.Failed[0].Message, in.Steps[0].Temp)
+	temp := strings.TrimPrefix(in.Steps[0].Temp, base+"/")
+	require.Equal(t, tree{"f": file("v0"), temp: file("mine")}, treeOf(t, base))
+
+	// So it is when the process is killed in that instant; a crash after a swap
+	// that nobody disturbed is completed.
+	require.NoError(t, os.WriteFile(base+"/f", []byte("v0"), 0o644))
+	o = w.Act(t.Context(), in, true)
+	require.Len(t, o.Failed, 1)
+	require.Contains(t, o.Failed[0].Message, in.Steps[0].Temp)
+	require.Equal(t, tree{"f": file("v0"), temp: file("mine")}, treeOf(t, base))
+	require.NoError(t, os.WriteFile(base+"/"+temp, []byte("v1"), 0o644))
+	o = w.Act(t.Context(), in, true)
+	require.Empty(t, o.Failed)
+	require.Equal(t, tree{"f": file("v0")}, treeOf(t, base))
+}
+
+// What was there and cannot be removed gets its name back: the path failed, and
+// is as it was.
+func TestWhatCannotBeRemovedComesBack(t *testing.T) {
+	if !canSwap(t) {
+		return
+	}
+	a, b := tree{"f": file("v0")}, tree{"f": file("v1")}
+	w, base := workspace(t, a)
+	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
+	require.NoError(t, err)
+	require.Empty(t, failed)
+	n := 0
+	onFork(w, fork{remove: func(string) error {
+		if n++; n <= 2 {
+			return errors.New("broken")
+		}
+		return nil
+	}})
+	o := w.Act(t.Context(), in, false)
+	require.Len(t, o.Failed, 1)
+	require.Equal(t, CodeIO, o.Failed[0].Code)
+	require.Equal(t, b, treeOf(t, base))
+}
+
+// A file system that does not swap names gets a rename.
+func TestADiskThatDoesNotSwap(t *testing.T) {
+	a, b := tree{"f": file("v0"), "l": link("x")}, tree{"f": file("v1"), "l": file("now a file")}
+	w, base := workspace(t, a)
+	r := turn(t, w, base, a, b)
+	onFork(w, fork{exchange: func(string, string) error { return errors.ErrUnsupported }})
+	_, failed := r.run(Keep)
+	require.Empty(t, failed)
+	require.Equal(t, a, treeOf(t, base))
+}

@@ -1,0 +1,383 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/oino-dev/oinod/checkpoints/journal"
+)
+
+// Claimant is a session that tracks nothing itself. It tells those that do,
+// where their trees overlap its roots, what it changes and when it has a turn,
+// so that they do not take that for theirs. It walks and makes nothing: where
+// no tree overlaps, it costs one look for trees. It is safe for concurrent use.
+type Claimant struct {
+	session string
+	store   *Store
+	roots   []claimRoot
+	real    []string // theirs
+
+	mu    sync.Mutex
+	turn  bool
+	told  map[string]bool // directories of trees that know of the turn
+	files map[string]*heldJournal
+}
+
+// claimRoot is a root as the session names it, and its real path.
+type claimRoot struct{ spelled, real string }
+
+// heldJournal is a journal that is kept open from claim to claim.
+type heldJournal struct {
+	gen    uint64
+	writer *journal.Writer
+	info   fs.FileInfo // behind what was written: where that is not so any more, somebody else was at it
+}
+
+// Claimant returns the claimant of a session with these roots, absolute
+// directories as the client gave them, and whether it has a turn open, of which
+// nobody knows. Nothing is read yet.
+func (s *Store) Claimant(session string, roots []string, turn bool) *Claimant {
+	c := &Claimant{session: session, store: s, turn: turn, told: map[string]bool{}, files: map[string]*heldJournal{}}
+	for _, r := range roots {
+		real := realPath(r)
+		c.roots = append(c.roots, claimRoot{filepath.Clean(r), real})
+		c.real = append(c.real, real)
+	}
+	return c
+}
+
+// Close closes what is open. What was told stays.
+func (c *Claimant) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, f := range c.files {
+		errs = append(errs, f.writer.Close())
+	}
+	clear(c.files)
+	return errors.Join(errs...)
+}
+
+// Claim is that of a Workspace, with the trees of others alone: act runs while
+// none of them is looked at. act must not use the Claimant.
+func (c *Claimant) Claim(ctx context.Context, act func() ([]Claim, error)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var claims []Claim
+	var acted error
+	err := c.with(ctx, func(trees []listener) error {
+		claims, acted = act()
+		var errs []error
+		now := c.store.now().UnixMilli()
+		for _, t := range trees {
+			var lines [][]byte
+			if c.turn && !c.told[t.where()] {
+				lines = append(lines, c.turnLine(true))
+			}
+			lines = append(lines, claimLines(c.session, now, c.claimsIn(t.rootDir(), claims))...)
+			errs = append(errs, c.tell(t, lines))
+		}
+		return errors.Join(errs...)
+	})
+	return errors.Join(acted, err)
+}
+
+// Turn says that a turn of the session begins, or that it ended. A turn that
+// was open before is over.
+func (c *Claimant) Turn(ctx context.Context, begin bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	over := c.turn
+	c.turn = begin
+	if !begin && len(c.told) == 0 {
+		return nil
+	}
+	err := c.with(ctx, func(trees []listener) error {
+		var errs []error
+		for _, t := range trees {
+			var lines [][]byte
+			if over && c.told[t.where()] {
+				lines = append(lines, c.turnLine(false))
+			}
+			if begin {
+				lines = append(lines, c.turnLine(true))
+			}
+			errs = append(errs, c.tell(t, lines))
+		}
+		return errors.Join(errs...)
+	})
+	if !begin {
+		clear(c.told)
+	}
+	return err
+}
+
+// Remind tells of the turn where that is not known yet: to trees that are there
+// only since it began.
+func (c *Claimant) Remind(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.turn {
+		return nil
+	}
+	others, err := c.store.overlapping(c.real)
+	if err != nil {
+		return err
+	}
+	for _, o := range others {
+		if !c.told[o.dir] {
+			return c.with(ctx, func(trees []listener) error {
+				var errs []error
+				for _, t := range trees {
+					if !c.told[t.where()] {
+						errs = append(errs, c.tell(t, [][]byte{c.turnLine(true)}))
+					}
+				}
+				return errors.Join(errs...)
+			})
+		}
+	}
+	return nil
+}
+
+// Heard is a claim of another session.
+type Heard struct {
+	Claim
+	Session string
+}
+
+// Heard are the claims of others since the session's turn began, in the order in
+// which they were made, where they overlap its roots. A shorter journal that was
+// begun meanwhile may have forgotten some.
+func (c *Claimant) Heard(ctx context.Context) ([]Heard, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.told) == 0 {
+		return nil, nil
+	}
+	var all []Heard
+	err := c.with(ctx, func(trees []listener) error {
+		for _, t := range trees {
+			if c.told[t.where()] {
+				heard, err := c.heardIn(t)
+				if err != nil {
+					return err
+				}
+				all = append(all, heard...)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+func (c *Claimant) heardIn(t listener) ([]Heard, error) {
+	gen, _, err := newest(c.store.root, t.where())
+	if missingFile(err) || err == nil && gen == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.store.root.OpenFile(journalName(t.where(), gen), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []Heard
+	_, err = journal.Scan(f, maxLine, func(l journal.Line) error {
+		if l.Err != nil || !bytes.HasPrefix(l.Object, []byte(`{"type":"claim"`)) && !bytes.HasPrefix(l.Object, []byte(`{"type":"turn"`)) {
+			return nil // what is damaged is said by whoever captures
+		}
+		line, err := decodeLine(l.Object)
+		if err != nil {
+			return nil
+		}
+		switch line := line.(type) {
+		case *turnLine:
+			if line.Session == c.session && line.Begin {
+				all = nil
+			}
+		case *claimLine:
+			for _, cl := range line.Claims {
+				if path := c.named(t.rootDir(), cl.Path); path != "" && line.Session != c.session {
+					all = append(all, Heard{Claim{path, cl.Before, cl.After}, line.Session})
+				}
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// named is what the session calls a path of the tree with the root; "" where it
+// lies outside its roots.
+func (c *Claimant) named(root, rel string) string {
+	path := filepath.Join(root, filepath.FromSlash(rel))
+	var best *claimRoot
+	for i, r := range c.roots {
+		if within(r.real, path) && (best == nil || len(r.real) > len(best.real)) {
+			best = &c.roots[i]
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return filepath.Join(best.spelled, filepath.FromSlash(relTo(best.real, path)))
+}
+
+func (c *Claimant) turnLine(begin bool) []byte {
+	return encodeLine(turnLine{"turn", c.session, begin})
+}
+
+// tell makes lines durable in a tree, which knows of an open turn by then.
+func (c *Claimant) tell(t listener, lines [][]byte) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	err := t.tell(lines)
+	if err == nil && c.turn {
+		c.told[t.where()] = true
+	}
+	return err
+}
+
+// claimsIn are those that lie in the tree with the root, named from there.
+func (c *Claimant) claimsIn(root string, claims []Claim) []claim {
+	var in []claim
+	for _, cl := range claims {
+		var best *claimRoot
+		for i, r := range c.roots {
+			if within(r.spelled, cl.Path) && (best == nil || len(r.spelled) > len(best.spelled)) {
+				best = &c.roots[i]
+			}
+		}
+		if best == nil {
+			continue
+		}
+		path := filepath.Join(best.real, filepath.FromSlash(relTo(best.spelled, cl.Path)))
+		if path != root && within(root, path) {
+			in = append(in, claim{relTo(root, path), cl.Before, cl.After})
+		}
+	}
+	return in
+}
+
+// listener is a tree that wants to know, with its lock had.
+type listener interface {
+	where() string // its directory
+	rootDir() string
+	tell(lines [][]byte) error
+}
+
+// with calls f with all that overlap, holding their locks: each as this
+// process has it open, or else its journal alone.
+func (c *Claimant) with(ctx context.Context, f func([]listener) error) error {
+	others, err := c.store.overlapping(c.real)
+	if err != nil {
+		return err
+	}
+	var trees []listener
+	for _, o := range others { // in one order for everybody
+		if t := c.store.inUse(o.dir); t != nil {
+			defer func() { _ = c.store.leave(t) }()
+			unlock, err := t.lock(ctx)
+			switch {
+			case errors.Is(err, ErrNewer):
+				continue // whoever reads it says what is the matter with it
+			case err != nil:
+				return err
+			}
+			defer unlock()
+			trees = append(trees, openTree{t})
+			continue
+		}
+		unlock, err := o.lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		trees = append(trees, closedTree{o, c})
+	}
+	return f(trees)
+}
+
+// inUse returns the tree of dir if this process has it open: it then is until
+// it is left. Else nil.
+func (s *Store) inUse(dir string) *tree {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.trees[dir]
+	if t != nil {
+		t.refs++
+	}
+	return t
+}
+
+// openTree is one that this process has read.
+type openTree struct{ *tree }
+
+func (t openTree) where() string   { return t.dir }
+func (t openTree) rootDir() string { return t.root }
+
+func (t openTree) tell(lines [][]byte) error {
+	if t.last() == nil {
+		return nil // it begins with what is there now
+	}
+	return t.append(lines, nil)
+}
+
+// closedTree is one whose journal is written to, and kept open.
+type closedTree struct {
+	other
+	claimant *Claimant
+}
+
+func (t closedTree) where() string   { return t.dir }
+func (t closedTree) rootDir() string { return t.root }
+
+func (t closedTree) tell(lines [][]byte) error {
+	gen, _, err := newest(t.store.root, t.dir)
+	if missingFile(err) || err == nil && gen == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	name := journalName(t.dir, gen)
+	held := t.claimant.files[t.dir]
+	if held != nil {
+		info, err := t.store.root.Lstat(name)
+		if held.gen != gen || err != nil || !os.SameFile(info, held.info) || info.Size() != held.info.Size() {
+			t.letGo()
+			held = nil
+		}
+	}
+	if held == nil {
+		w, err := t.open(gen)
+		if w == nil {
+			return err
+		}
+		held = &heldJournal{gen: gen, writer: w}
+		t.claimant.files[t.dir] = held
+	}
+	if _, err = held.writer.Append(lines...); err != nil {
+		t.letGo()
+		return err
+	}
+	if held.info, err = t.store.root.Lstat(name); err != nil {
+		t.letGo()
+	}
+	return nil
+}
+
+// letGo closes the journal.
+func (t closedTree) letGo() {
+	_ = t.claimant.files[t.dir].writer.Close()
+	delete(t.claimant.files, t.dir)
+}

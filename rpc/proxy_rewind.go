@@ -1,0 +1,232 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oino-dev/oinod/protocol"
+	"github.com/oino-dev/oinod/session"
+)
+
+// An agent that can go back in its own conversation does (adverts.go says in
+// which ways, anchors.go where to). Then it has its own messages, and needs no
+// recap.
+//
+// It is asked with the next prompt, not when the user rewinds: the files are
+// back by then, nothing has to be undone at the agent for a redo, and of
+// several rewinds it sees the last. Until then its session is as it was. A
+// session that is opened in between is opened as it is.
+//
+// _session/rewind changes the agent's session for good. So the log first says
+// that nobody knows what it knows (session.Wrapped.Doubt), and after a good
+// answer where it stands. Whatever else comes of it, that session is not used
+// again: the agent may have gone back all the same, and the user gets a new one
+// that is told what was kept. A redo afterwards has to do the same, for what it
+// brings back is gone there.
+//
+// session/fork leaves the agent's session as it is. The fork takes its place
+// when the prompt is on its way; whatever goes wrong before changes nothing.
+//
+// In either case the user sees no difference, and the log tells of it.
+
+// rewindLimit is how long an agent may take to go back: some write their
+// history first and read it again.
+const rewindLimit = 30 * time.Second
+
+// goBack has the agent go back in its conversation to where the log is. nil: it
+// has not, and is to begin a new one.
+func (p *proxy) goBack(ctx context.Context, w *wrapped, kept *session.Session, now session.Wrapped) *recap {
+	c, offers, err := p.cutOf(ctx, w, kept, now, kept.LeafID())
+	if err != nil {
+		p.log.Info().Err(err).Str("session", w.id).Msg("the agent cannot be told where to go back to; it begins anew and is told what was said")
+		return nil
+	}
+	if offers.rewind && c.canRewind() {
+		if err = p.rewindAgent(ctx, w, kept, now, c); err == nil {
+			return &recap{text: putBack(filesOf(kept, now)), short: true}
+		}
+		p.log.Warn().Err(err).Str("session", w.id).Msg("the agent did not go back in its conversation")
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	params := p.setupOf(w, kept)
+	if !offers.forkAt(c, params) {
+		return nil
+	}
+	params["sessionId"] = mustEncode(currentOf(now))
+	_, id, err := p.ask(ctx, protocol.SessionFork, params)
+	if err != nil {
+		p.log.Warn().Err(err).Str("session", w.id).Msg("the agent did not fork its conversation at an earlier point")
+		return nil
+	}
+	p.rename(w, id)
+	p.doneAsking(id)
+	w.forgetNames("")
+	p.setAs(ctx, w, id)
+	return &recap{text: putBack(filesOf(kept, now)), short: true, wrapped: &session.Wrapped{
+		Agent: p.agentName(), ID: w.id, Current: id, Since: now.Since, Hidden: now.Hidden,
+	}}
+}
+
+// cutOf is where the agent's session has to end so that it ends with the entry
+// leaf ("": before the first). An error: it cannot be told so.
+func (p *proxy) cutOf(ctx context.Context, w *wrapped, kept *session.Session, now session.Wrapped, leaf string) (c cut, offers adverts, err error) {
+	p.update(func(st *proxyState) { offers = st.adverts })
+	switch {
+	case now.Doubt || now.Owed || now.Knows == "":
+		return c, offers, errors.New("its session is not one to go back in")
+	case offers == adverts{}:
+		return c, offers, errors.New("it offers no way")
+	}
+	after := now.Since
+	if after == session.Start {
+		after = ""
+	}
+	page, err := kept.Entries(ctx, session.EntriesQuery{Through: now.Knows, After: after})
+	if err != nil {
+		return c, offers, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c, err = cutAfter(page.Entries, leaf, now.Since, now.Hidden, w.replay)
+	if err == nil && !offers.canGoBack(c) {
+		err = errors.New("it offers no way that leads there")
+	}
+	return c, offers, err
+}
+
+// rewindAgent has the agent forget what comes after the cut. A cancel of the
+// prompt that this is for does not end it: half done is worse.
+func (p *proxy) rewindAgent(ctx context.Context, w *wrapped, kept *session.Session, now session.Wrapped, c cut) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.rewindLimit, fmt.Errorf("no answer within %v", p.rewindLimit))
+	defer cancel()
+	at := session.Wrapped{Agent: p.agentName(), ID: w.id, Current: currentOf(now), Since: now.Since, Hidden: now.Hidden}
+	doubt := at
+	doubt.Doubt = true
+	if err := kept.SetWrapped(ctx, doubt, true); err != nil {
+		return err
+	}
+	params := map[string]any{"sessionId": at.Current, "beforeMessage": c.before}
+	if c.last != nil {
+		params["resumeAtMessage"] = c.last
+	}
+	var result json.RawMessage
+	if err := p.toAgent.ask(ctx, protocol.SessionRewind, mustEncode(params), &result); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return err
+	}
+	var answer struct {
+		Rewound   bool   `json:"rewound"`
+		SessionID string `json:"sessionId"`
+	}
+	if err := json.Unmarshal(result, &answer); err != nil || !answer.Rewound || answer.SessionID != "" && answer.SessionID != at.Current {
+		return fmt.Errorf("it answered %.200s", result)
+	}
+	at.Back = true
+	if err := kept.SetWrapped(ctx, at, false); err != nil {
+		return err
+	}
+	p.rename(w, at.Current)
+	w.forgetNames(c.before.MessageID)
+	return nil
+}
+
+// forkAgent has the agent fork the session of source, with params, so that the
+// fork ends with the entry leaf.
+func (p *proxy) forkAgent(
+	ctx context.Context, source *wrapped, s *session.Session, now session.Wrapped, leaf string, params map[string]json.RawMessage,
+) (result json.RawMessage, id string, err error) {
+	c, offers, err := p.cutOf(ctx, source, s, now, leaf)
+	if err != nil {
+		return nil, "", err
+	}
+	if !offers.forkAt(c, params) {
+		return nil, "", errors.New("it offers no way of a fork that leads there")
+	}
+	params["sessionId"] = mustEncode(currentOf(now))
+	return p.ask(ctx, protocol.SessionFork, params)
+}
+
+// forgetNames forgets what the agent has called a message of the user's and
+// all that came after it; "": everything.
+func (w *wrapped) forgetNames(from string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if from == "" {
+		w.replay = nil
+	} else if w.replay != nil {
+		w.replay.forget(from)
+	}
+}
+
+// replays says that the agent is about to open the session, and will say again
+// what was said in it; or (false) that it has.
+func (w *wrapped) replays(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.replaying = on; on {
+		w.replay = &named{}
+	}
+}
+
+// putBack is what an agent that has gone back by itself has to be told: it
+// knows nothing of files. "": nothing.
+func putBack(files []string) string {
+	if len(files) == 0 {
+		return ""
+	}
+	return "The conversation was taken back to this point. " + filesLine(files)
+}
+
+// filesOf are the paths that the agent has to be told of.
+func filesOf(kept *session.Session, now session.Wrapped) []string {
+	files := slices.Concat(kept.PutBack(), now.PutBack)
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// filesLine says which files were put back.
+func filesLine(files []string) string {
+	const most = 100
+	more := ""
+	if len(files) > most {
+		files, more = files[:most], fmt.Sprintf(" and %d more", len(files)-most)
+	}
+	return fmt.Sprintf("Files that were put back as they were at that point: %s%s.\n", strings.Join(files, ", "), more)
+}
+
+// callsAgentsCommand reports whether a message is for a command that the agent
+// has announced. Nothing may stand before that: not even a block of ours.
+func (w *wrapped) callsAgentsCommand(blocks protocol.Blocks) bool {
+	i := slices.IndexFunc(blocks, func(b protocol.Block) bool { _, ok := b.Text(); return ok })
+	if i < 0 {
+		return false
+	}
+	text, _ := blocks[i].Text()
+	name, ok := strings.CutPrefix(text, "/")
+	if end := strings.IndexAny(name, " \t\r\n"); end >= 0 {
+		name = name[:end]
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return ok && w.taken[name]
+}
+
+// callsCommand reports whether a message is for a command of the agent's, which
+// has to stand at the start of its text.
+func callsCommand(blocks protocol.Blocks) bool {
+	i := slices.IndexFunc(blocks, func(b protocol.Block) bool { _, ok := b.Text(); return ok })
+	if i < 0 {
+		return false
+	}
+	text, _ := blocks[i].Text()
+	return strings.HasPrefix(text, "/")
+}
