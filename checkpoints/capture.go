@@ -26,31 +26,29 @@ type Captured struct {
 // (the caller syncs it). A file over MaxKept has its digest taken only and is
 // Uncovered TooLarge. The error is the blob store's alone.
 func (w *Workspace) Capture(path string) (Captured, error) {
-	c, _, err := w.capture(path, nil, nil)
-	return c, err
+	return w.capture(path, nil, nil)
 }
 
 // CaptureAll captures every path, several at a time: most of a capture is
 // reading and compressing. An error names the first that could not be kept.
 func (w *Workspace) CaptureAll(paths []string) ([]Captured, error) {
-	all, errs, views := make([]Captured, len(paths)), make([]error, len(paths)), make([]view, len(paths))
+	all, errs := make([]Captured, len(paths)), make([]error, len(paths))
 	dirs := newParents()
 	each(len(paths), func(i int) string { return paths[i] }, func(h *handle, i int) {
-		all[i], views[i], errs[i] = w.capture(paths[i], dirs, h)
+		all[i], errs[i] = w.capture(paths[i], dirs, h)
 	})
 	for i, err := range errs {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", paths[i], err)
 		}
 	}
-	w.remember(paths, views)
 	return all, nil
 }
 
-func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, view, error) {
+func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, error) {
 	p, err := dirs.locate(w, path)
 	if err != nil {
-		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, view{}, nil
+		return Captured{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, nil
 	}
 	v, err := p.view(dirs, h, func(f disk.File, size int64) (State, error) {
 		if size <= w.maxKept {
@@ -61,9 +59,9 @@ func (w *Workspace) capture(path string, dirs *parents, h *handle) (Captured, vi
 		return s, err
 	})
 	if err != nil {
-		return Captured{}, v, err
+		return Captured{}, err
 	}
-	return Captured{State: v.state, Parents: p.parentsOf(v), Err: v.err, Changed: p.changed(v)}, v, nil
+	return Captured{State: v.state, Parents: p.parentsOf(v), Err: v.err, Changed: p.changed(v)}, nil
 }
 
 // changed is Captured.Changed of what v saw at p.

@@ -16,13 +16,13 @@ type FileDiff struct {
 	Change    Change
 	Additions int
 	Deletions int
-	Binary    bool
+	Binary    bool   // no text, or one that is not UTF-8
 	Patch     string // unified, with n lines of context; "" for a binary or unkept content
 }
 
 // Diff compares target (read from the blob store) with what is at path now.
-// A link is compared as one line, its target. What is over 4 MiB, is no text or
-// cannot be read has no patch; where only the mode differs there is nothing to
+// A link is compared as one line, its target. What is over 4 MiB, is no text in
+// UTF-8 or cannot be read has no patch; where only the mode differs there is nothing to
 // show either. Where two texts have very little in common, the patch may
 // replace more lines than it must.
 func (w *Workspace) Diff(path string, target State, now State, context int) FileDiff {
@@ -45,7 +45,11 @@ func (w *Workspace) Diff(path string, target State, now State, context int) File
 		d.Deletions += h.aTo - h.aFrom
 		d.Additions += h.bTo - h.bFrom
 	}
-	if len(hunks) > 0 {
+	switch {
+	case len(hunks) == 0:
+	case !utf8.Valid(old) || !utf8.Valid(new): // who gets it as JSON would get other bytes
+		d.Binary = true
+	default:
 		d.Patch = fmt.Sprintf("--- %s\n+++ %s\n", w.label("a", path, target), w.label("b", path, now)) + unified(a, b, hunks, max(context, 0))
 	}
 	return d

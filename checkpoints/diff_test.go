@@ -24,7 +24,7 @@ func TestDiffShowsTheWayFromTheTargetToNow(t *testing.T) {
 	huge := strings.Repeat("line\n", maxDiffed/5+1)
 	w, base := workspace(t, tree{
 		"f": file("1\n2\n3\n4\n5\n6\n7\n8\nnine\n"), "new": file("a\nb\n"), "unfinished": file("x"), "mode": mfile(0o755, "1\n"), "bin": file(bin),
-		"l": link("there"), "d/e": file("e"), "huge": file(huge), "empty": file(""), "crlf": file("a\r\nB\r\n"), "q\"\n": file("x\n"), "pipe": fifo(),
+		"l": link("there"), "d/e": file("e"), "huge": file(huge), "latin1": file("caf\xe9\nB\n"), "empty": file(""), "crlf": file("a\r\nB\r\n"), "q\"\n": file("x\n"), "pipe": fifo(),
 	})
 	now := func(name string) State { return w.Look(base + "/" + name).State }
 	lost := fileState(0o644, "never kept\n")
@@ -43,6 +43,7 @@ func TestDiffShowsTheWayFromTheTargetToNow(t *testing.T) {
 		"d":          {keepText(t, w, "was a file\n"), FileDiff{Change: Modified}},
 		"d/e":        {fileState(0o644, "e"), FileDiff{}},
 		"huge":       {keepText(t, w, "small\n"), FileDiff{Change: Modified}},
+		"latin1":     {keepText(t, w, "caf\xe9\nb\n"), FileDiff{Change: Modified, Additions: 1, Deletions: 1, Binary: true}},
 		"empty":      {none, FileDiff{Change: Created}},
 		"crlf":       {keepText(t, w, "a\r\nb\r\n"), FileDiff{Change: Modified, Additions: 1, Deletions: 1, Patch: "--- a/crlf\n+++ b/crlf\n@@ -1,2 +1,2 @@\n a\r\n-b\r\n+B\r\n"}},
 		"q\"\n":      {none, FileDiff{Change: Created, Additions: 1, Patch: "--- /dev/null\n+++ \"b/q\\\"\\n\"\n@@ -0,0 +1 @@\n+x\n"}},

@@ -388,7 +388,7 @@ func TestNoFaultBreaksAWrite(t *testing.T) {
 			tr.plantOn(t, f.Root("/w"))
 			w := openOn(t, f, newMemory())
 			f.FailAt(n, syscall.ENOSPC)
-			_, err := w.Write("/w/d/f", []byte("new"), w.TempName())
+			_, err := w.Write("/w/d/f", []byte("new"), w.TempName(), State{})
 			fired := f.Fired()
 			f.FailAt(0, nil)
 			got := treeOn(t, f.Root("/w")).bare()

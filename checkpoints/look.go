@@ -28,36 +28,24 @@ func (w *Workspace) Look(path string) Sight {
 }
 
 // LookAll looks at every path, several at a time. It is much faster than as
-// many calls of Look: parents are looked at once, and a file that CaptureAll has
-// read, and that has the same stamp still, is not read again.
+// many calls of Look: parents are looked at once.
 func (w *Workspace) LookAll(paths []string) []Sight {
 	sights, views := make([]Sight, len(paths)), make([]view, len(paths))
-	dirs, last := newParents(), w.lastSeen()
-	each(len(paths), func(i int) string { return paths[i] }, func(h *handle, i int) {
-		sights[i], views[i] = w.sight(paths[i], last[paths[i]], dirs, h)
-	})
-	w.remember(paths, views)
-	return sights
-}
-
-// maxRemembered is how many files remember keeps, a few MiB of them.
-const maxRemembered = 1 << 14
-
-// remember keeps of files what was seen, in the place of what was kept before:
-// a turn's end is often followed by a rewind, and that looks several times.
-func (w *Workspace) remember(paths []string, views []view) {
-	last := make(map[string]seen, min(len(paths), maxRemembered))
+	dirs := newParents()
+	each(len(paths), func(i int) string { return paths[i] }, func(h *handle, i int) { sights[i], views[i] = w.sight(paths[i], dirs, h) })
+	looked := make(map[string]seen, len(paths))
 	for i, v := range views {
-		if v.state.Kind == File && len(last) < maxRemembered {
-			last[paths[i]] = seenNow(v)
+		if v.state.Kind == File {
+			looked[paths[i]] = seenNow(v)
 		}
 	}
 	w.mu.Lock()
-	w.looked = last
+	w.looked = looked
 	w.mu.Unlock()
+	return sights
 }
 
-// lastSeen hands over what remember has kept, which nobody changes.
+// lastSeen hands over what LookAll has read, once.
 func (w *Workspace) lastSeen() map[string]seen {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,11 +55,11 @@ func (w *Workspace) lastSeen() map[string]seen {
 }
 
 func (w *Workspace) look(path string, dirs *parents, h *handle) Sight {
-	s, _ := w.sight(path, seen{}, dirs, h)
+	s, _ := w.sight(path, dirs, h)
 	return s
 }
 
-func (w *Workspace) sight(path string, last seen, dirs *parents, h *handle) (Sight, view) {
+func (w *Workspace) sight(path string, dirs *parents, h *handle) (Sight, view) {
 	p, err := dirs.locate(w, path)
 	if e, ok := errors.AsType[*PathError](err); ok {
 		return Sight{State: State{Kind: Uncovered, Reason: Unreadable}, Err: e.Msg, Outside: e.Kind == outsideRoots}, view{}
@@ -79,7 +67,7 @@ func (w *Workspace) sight(path string, last seen, dirs *parents, h *handle) (Sig
 	if err != nil {
 		return Sight{State: State{Kind: Uncovered, Reason: Unreadable}, Err: cause(err).Error()}, view{}
 	}
-	v, _ := p.viewSince(last, dirs, h, digest)
+	v, _ := p.view(dirs, h, digest)
 	s := Sight{State: v.state, Err: v.err}
 	if len(v.parents) > 0 {
 		if last := v.parents[len(v.parents)-1]; last.kind != Dir && last.kind != Absent {

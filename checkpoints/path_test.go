@@ -189,7 +189,7 @@ func TestARootMadeAnewIsTheRoot(t *testing.T) {
 
 	tree{"w/a": file("new!")}.plant(t, top)
 	require.Equal(t, int64(4), w.Look(top+"/w/a").State.Size)
-	_, err := w.Write(top+"/w/b", []byte("b"), w.TempName())
+	_, err := w.Write(top+"/w/b", []byte("b"), w.TempName(), State{})
 	require.NoError(t, err)
 	require.Equal(t, tree{"a": file("new!"), "b": file("b")}, treeOf(t, top+"/w"))
 }

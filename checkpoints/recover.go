@@ -12,22 +12,16 @@ package checkpoints
 //	nothing           there      goes on
 //	anything else     either     is a conflict
 //
-// Something else under the temporary name, where the path is as its step says,
-// is what somebody saved at the last moment (see supplant): it is kept there.
+// What is under the temporary name, see clearTemp.
 func (a *act) takeStock() {
 	for _, j := range a.byDepth() {
 		if j.fail != nil {
 			continue
 		}
 		v, _ := j.p.view(nil, nil, digest)
-		if j.Temp != "" && a.isTo(j, v.state) {
-			if left, _ := j.temp.viewSelf(digest); left.info != nil && !left.state.Same(j.To) && !a.isFrom(j, left.state) {
-				j.failed(CodeConflict, "changed outside the session at the last moment; that is kept as %s", j.temp.path)
-				j.temp = place{}
-				continue
-			}
+		if !a.clearTemp(j, v) {
+			continue
 		}
-		a.unstage(j) // what an unfinished file holds is made again
 		aside := false
 		if j.Aside != "" {
 			_, err := j.aside.lstat()
@@ -61,5 +55,39 @@ func (a *act) isTo(j *job, state State) bool {
 	case j.To.Kind == Dir && j.From.Kind != Dir && state.Kind == Dir:
 		return state.Mode == 0o700
 	}
+	return false
+}
+
+// clearTemp removes what an earlier Act left under the temporary name: the new
+// thing, finished or not, or what was there, which is saved. Anything else there
+// was saved by somebody in the last instant before a swap (see supplant,
+// takeAway). It gets its name back, where the path is as its step says; else
+// somebody has made something else since, and it is kept where it is. Before a
+// swap the path is as it was, and what is under the temporary name is ours
+// though a power cut has garbled it. It reports whether there is anything more to
+// do for the job; v is what is at its path.
+func (a *act) clearTemp(j *job, v view) (more bool) {
+	if j.Temp == "" || j.temp.disk == nil {
+		return true
+	}
+	left, _ := j.temp.view(nil, nil, digest)
+	if left.info == nil || a.isFrom(j, v.state) || a.w.isLeftover(j.temp, left, []State{j.To, j.From}) {
+		a.unstage(j)
+		return true
+	}
+	if a.isTo(j, v.state) {
+		putBack := func() error { return j.temp.exchange(j.p) }
+		if j.To.Kind == Absent {
+			putBack = func() error { return j.p.publish(j.temp) }
+		}
+		if twice(putBack) == nil {
+			j.changed(view{})
+			a.unstage(j) // what it was swapped with
+			a.touch(j.p, j.p.dir())
+			return false
+		}
+	}
+	j.failed(CodeConflict, "changed outside the session at the last moment, and again since; what was saved first is kept as %s", j.temp.path)
+	j.temp = place{}
 	return false
 }

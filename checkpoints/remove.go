@@ -126,7 +126,7 @@ func (a *act) removeOne(j *job, dirs *parents) {
 	case stranded:
 		j.failed(CodeConflict, "%v", err)
 		j.temp = place{}
-	case errors.Is(err, errAppeared):
+	case errors.Is(err, ErrAppeared):
 		j.changed(view{})
 	case notEmpty(err):
 		j.failed(CodeKindChanged, "is a directory now that holds something")
@@ -148,7 +148,7 @@ func (a *act) takeAway(j *job, v view) error {
 	switch {
 	case err != nil:
 	case !old:
-		err = errAppeared
+		err = ErrAppeared
 	default:
 		if err = twice(j.temp.remove); err == nil {
 			return nil
@@ -175,7 +175,7 @@ func (a *act) removeAside(j *job) {
 	switch {
 	case notEmpty(err):
 		j.failed(CodeKindChanged, "is a directory now that holds something")
-	case errors.Is(err, errAppeared):
+	case errors.Is(err, ErrAppeared):
 		j.changed(view{})
 	default:
 		j.failedIO("what was there cannot be removed", err)
@@ -220,7 +220,7 @@ func (a *act) dropAside(j *job) error {
 			err = v.cause
 			continue
 		case !a.isStill(j, v):
-			return errAppeared
+			return ErrAppeared
 		}
 		if err = j.aside.remove(); err == nil || notEmpty(err) {
 			a.touch(j.aside, j.aside.dir())

@@ -110,7 +110,7 @@ func (a *act) putBack(j *job) {
 	err := twice(func() error {
 		switch _, err := j.p.lstat(); {
 		case err == nil:
-			return errAppeared
+			return ErrAppeared
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
@@ -227,7 +227,7 @@ func (a *act) placeOne(j *job, h *handle) {
 		j.temp = place{} // is somebody else's now
 	case late:
 		j.doubted("is back, but the disk did not confirm it", err)
-	case errors.Is(err, errAppeared) || errors.Is(err, fs.ErrExist):
+	case errors.Is(err, ErrAppeared) || errors.Is(err, fs.ErrExist):
 		j.changed(view{})
 	case errors.Is(err, fs.ErrPermission):
 		j.failedIO(fmt.Sprintf("its directory %s cannot be written in", j.p.root.path(j.p.dir())), err)
@@ -260,7 +260,7 @@ func (p place) chmod(v view, mode uint32) error {
 		return err
 	}
 	if v.info == nil || !sameThing(info, v.info) {
-		return errAppeared
+		return ErrAppeared
 	}
 	if err := f.Chmod(fileMode(mode)); err != nil {
 		return err

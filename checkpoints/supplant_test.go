@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"runtime"
@@ -109,12 +110,9 @@ func TestASaveInTheLastInstantIsKept(t *testing.T) {
 					}
 					return nil
 				}})
-				_, err = w.Write(base+"/f", []byte("ours"), w.TempName())
+				_, err = w.Write(base+"/f", []byte("ours"), w.TempName(), fileState(0o644, "v1"))
 				require.True(t, saved)
-				if name == "in place, of the same size" && !old {
-					return // a write looks at times only, and these tick coarsely
-				}
-				require.ErrorIs(t, err, errAppeared)
+				require.ErrorIs(t, err, ErrAppeared)
 				require.Equal(t, save.left, treeOf(t, base))
 			})
 		}
@@ -193,10 +191,11 @@ func TestTwoSavesInTheLastInstant(t *testing.T) {
 		}
 		return nil
 	}})
-	_, err := w.Write(base+"/f", []byte("ours"), w.TempName())
-	require.ErrorIs(t, err, errAppeared)
+	_, err := w.Write(base+"/f", []byte("ours"), "tmp", State{})
+	require.ErrorIs(t, err, ErrAppeared)
 	require.Equal(t, 3, n)
-	require.Equal(t, tree{"f": file("mine again")}, treeOf(t, base))
+	require.Equal(t, tree{"f": file("mine again"), ".f.oino-tmp": file("mine")}, treeOf(t, base))
+	require.ErrorContains(t, err, base+"/.f.oino-tmp")
 }
 
 // What cannot get its name back is kept under the temporary one, and named.
@@ -225,17 +224,134 @@ func TestWhatCannotBePutBackIsKept(t *testing.T) {
 	temp := strings.TrimPrefix(in.Steps[0].Temp, base+"/")
 	require.Equal(t, tree{"f": file("v0"), temp: file("mine")}, treeOf(t, base))
 
-	// So it is when the process is killed in that instant; a crash after a swap
-	// that nobody disturbed is completed.
-	require.NoError(t, os.WriteFile(base+"/f", []byte("v0"), 0o644))
+	// So is what a kill in that instant leaves, where somebody has gone on since.
+	onFork(w, fork{})
+	require.NoError(t, os.WriteFile(base+"/f", []byte("v0 and more"), 0o644))
 	o = w.Act(t.Context(), in, true)
 	require.Len(t, o.Failed, 1)
 	require.Contains(t, o.Failed[0].Message, in.Steps[0].Temp)
-	require.Equal(t, tree{"f": file("v0"), temp: file("mine")}, treeOf(t, base))
-	require.NoError(t, os.WriteFile(base+"/"+temp, []byte("v1"), 0o644))
-	o = w.Act(t.Context(), in, true)
-	require.Empty(t, o.Failed)
-	require.Equal(t, tree{"f": file("v0")}, treeOf(t, base))
+	require.Equal(t, tree{"f": file("v0 and more"), temp: file("mine")}, treeOf(t, base))
+}
+
+// What a kill in the middle of a swap or a removal leaves is told apart.
+func TestWhatAKillLeavesUnderATemporaryName(t *testing.T) {
+	if !canSwap(t) {
+		return
+	}
+	const temp = "the temporary one"
+	for name, c := range map[string]struct {
+		before, after tree // the turn
+		left, want    tree
+		failed        bool
+	}{
+		"before the swap":                        {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("v1"), temp: file("v0")}, tree{"f": file("v0")}, false},
+		"before it is finished":                  {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("v1"), temp: file("v")}, tree{"f": file("v0")}, false},
+		"garbled by a power cut":                 {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("v1"), temp: file("\x00\x00")}, tree{"f": file("v0")}, false},
+		"after the swap":                         {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("v0"), temp: file("v1")}, tree{"f": file("v0")}, false},
+		"after it, and the mode was changed":     {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("v0"), temp: mfile(0o600, "v1")}, tree{"f": file("v0")}, false},
+		"unfinished, and the user has restored":  {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("v0"), temp: file("")}, tree{"f": file("v0")}, false},
+		"unfinished, and the user has gone on":   {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("mine"), temp: file("v")}, tree{"f": file("mine")}, true},
+		"a save in the swap":                     {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("v0"), temp: file("mine")}, tree{"f": file("mine")}, true},
+		"a save in the swap, and one since":      {tree{"f": file("v0")}, tree{"f": file("v1")}, tree{"f": file("mine 2"), temp: file("mine")}, tree{"f": file("mine 2"), temp: file("mine")}, true},
+		"a removal":                              {tree{}, tree{"f": file("v1")}, tree{temp: file("v1")}, tree{}, false},
+		"a save in the removal":                  {tree{}, tree{"f": file("v1")}, tree{temp: file("mine")}, tree{"f": file("mine")}, true},
+		"a save in the removal, and one since":   {tree{}, tree{"f": file("v1")}, tree{"f": file("mine 2"), temp: file("mine")}, tree{"f": file("mine 2"), temp: file("mine")}, true},
+		"a removal, and somebody made a new one": {tree{}, tree{"f": file("v1")}, tree{"f": file("mine"), temp: file("v1")}, tree{"f": file("mine")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, base := workspace(t, c.before)
+			in, failed, err := w.Prepare(t.Context(), turn(t, w, base, c.before, c.after).plan(Keep))
+			require.NoError(t, err)
+			require.Empty(t, failed)
+			named := strings.TrimPrefix(in.Steps[0].Temp, base+"/")
+			logged, err := json.Marshal(in)
+			require.NoError(t, err)
+			in = decoded(t, logged) // in another process
+			require.NoError(t, os.RemoveAll(base+"/f"))
+			for name, n := range c.left {
+				if name == temp {
+					name = named
+				}
+				plantOne(t, base+"/"+name, n)
+			}
+			o := w.Act(t.Context(), in, true)
+			got := treeOf(t, base)
+			if n, ok := got[named]; ok {
+				delete(got, named)
+				got[temp] = n
+				require.Contains(t, o.Failed[0].Message, in.Steps[0].Temp)
+			}
+			require.Equal(t, c.want, got)
+			require.Equal(t, c.failed, len(o.Failed) > 0, o.Failed)
+		})
+	}
+}
+
+// A mode that somebody gives our new file, while what he has saved is put back,
+// does not make it his.
+func TestASaveAndAModeInTheLastInstant(t *testing.T) {
+	if !canSwap(t) {
+		return
+	}
+	a, b := tree{"f": file("v0")}, tree{"f": file("v1")}
+	w, base := workspace(t, a)
+	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
+	require.NoError(t, err)
+	require.Empty(t, failed)
+	temp, n := strings.TrimPrefix(in.Steps[0].Temp, base+"/"), 0
+	onFork(w, fork{
+		exchange: func(string, string) error {
+			if n++; n == 1 {
+				saves["in place"].do(t, base+"/f")
+			}
+			return nil
+		},
+		open: func(name string, flag int) error {
+			if name == temp && n == 1 && flag&os.O_WRONLY == 0 {
+				require.NoError(t, os.Chmod(base+"/f", 0o755))
+			}
+			return nil
+		},
+	})
+	o := w.Act(t.Context(), in, false)
+	require.Len(t, o.Failed, 1)
+	require.Equal(t, CodeConflict, o.Failed[0].Code)
+	require.Equal(t, saves["in place"].left, treeOf(t, base))
+}
+
+// What a write that was cut off leaves is told apart as well.
+func TestSweepTellsWhoseItIs(t *testing.T) {
+	if !canSwap(t) {
+		return
+	}
+	v0, v1 := fileState(0o644, "v0"), fileState(0o644, "v1 of the agent")
+	for name, c := range map[string]struct{ path, temp, wantPath, wantTemp string }{
+		"unfinished":              {"v0", "v1 of", "v0", ""},
+		"empty":                   {"v0", "", "v0", ""},
+		"finished":                {"v0", "v1 of the agent", "v0", ""},
+		"swapped":                 {"v1 of the agent", "v0", "v1 of the agent", ""},
+		"a save":                  {"v1 of the agent", "mine", "mine", ""},
+		"a save, and one since":   {"mine 2", "mine", "mine 2", "mine"},
+		"no swap, and a save":     {"mine", "v1 of the agent", "mine", ""},
+		"longer than the agent's": {"v1 of the agent", "v1 of the agent and me", "v1 of the agent and me", ""},
+	} {
+		w, base := workspace(t, tree{"f": file(c.path)})
+		keepText(t, w, "v1 of the agent")
+		p, err := w.locate(base + "/f")
+		require.NoError(t, err)
+		temp := tempNear(p.rel, "tmp")
+		plantOne(t, base+"/"+temp, file(c.temp))
+		kept, err := w.Sweep(base+"/f", "tmp", v1, []State{v0})
+		require.NoError(t, err, name)
+		want := tree{"f": file(c.wantPath)}
+		if c.wantTemp != "" {
+			want[temp] = file(c.wantTemp)
+			require.Equal(t, base+"/"+temp, kept, name)
+		} else {
+			require.Empty(t, kept, name)
+		}
+		require.Equal(t, want, treeOf(t, base), name)
+	}
 }
 
 // What was there and cannot be removed gets its name back: the path failed, and

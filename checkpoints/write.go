@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/disk"
 )
 
@@ -63,19 +65,30 @@ func (w *Workspace) Read(path string, limit int64) ([]byte, error) {
 // links) keep the old bytes. After an error there is what was there before,
 // except where only the last sync failed. temp, from TempName, is the unique
 // part of the temporary name: a caller that notes it first can Sweep what a
-// crash left.
-func (w *Workspace) Write(path string, data []byte, temp string) (State, error) {
+// crash left. was is what the caller has seen, and kept, of what is there: where
+// it is something else by now nothing is written, and the error is ErrAppeared.
+// An Unknown one is whatever is there.
+func (w *Workspace) Write(path string, data []byte, temp string, was State) (State, error) {
 	p, err := w.locate(path)
 	if err != nil {
 		return State{}, err
 	}
 	v, s, err := w.writable(p, data)
+	if err == nil && was.Kind != Unknown {
+		if above := v.parents; v.info != nil {
+			v, err = p.viewSelf(digest)
+			v.parents = above
+		}
+		if err == nil && !v.state.Same(was) {
+			err = fmt.Errorf("%s: %w", p.path, ErrAppeared)
+		}
+	}
 	if err != nil {
 		return State{}, err
 	}
 	made, err := p.makeParents(v)
 	if err == nil {
-		err = w.replace(p, v.info, s, data, temp)
+		err = w.replace(p, v, s, data, temp)
 	}
 	if err != nil {
 		for _, dir := range slices.Backward(made) {
@@ -92,28 +105,79 @@ func (w *Workspace) Write(path string, data []byte, temp string) (State, error) 
 // TempName is the unique part of a new temporary name.
 func (w *Workspace) TempName() string { return w.tempNames() }
 
-// Sweep removes what a Write of path with temp left when a crash cut it off.
-// Anything but a regular file under that name is somebody else's.
-func (w *Workspace) Sweep(path, temp string) error {
+// Sweep removes what a Write of path with temp left when a crash cut it off: what
+// it was to leave, whole or its beginning, or what was there, one of known. What
+// somebody else has saved in its last instant gets its name back, if the path
+// is still what Write has left, and is kept otherwise: kept is where.
+func (w *Workspace) Sweep(path, temp string, left State, known []State) (kept string, err error) {
 	p, err := w.locate(path)
 	if err != nil {
-		return err
+		return "", err
 	}
-	left := p.sibling(tempNear(p.rel, temp))
-	info, err := left.lstat()
-	if err != nil || kindOf(info) != File {
-		return nil
+	q := p.sibling(tempNear(p.rel, temp))
+	v, _ := q.viewSelf(digest)
+	if v.state.Kind == Absent {
+		return "", nil
 	}
-	if err := left.remove(); err != nil && !absent(err) {
-		return fmt.Errorf("%s: what a cut-off write left cannot be removed: %w", left.path, cause(err))
+	if !w.isLeftover(q, v, append(known, left)) {
+		now, _ := p.viewSelf(digest)
+		if !now.state.Same(left) || twice(func() error { return q.exchange(p) }) != nil {
+			return q.path, nil
+		}
 	}
-	return nil
+	if err := twice(q.remove); err != nil && !absent(err) {
+		return "", fmt.Errorf("%s: what a cut-off write left cannot be removed: %w", q.path, cause(err))
+	}
+	return "", nil
 }
 
-// replace puts data at p, in the place of the file that old is of, or of none.
-func (w *Workspace) replace(p place, old fs.FileInfo, s State, data []byte, unique string) error {
+// isLeftover reports whether what v saw under the temporary name q is one of
+// what we know, and have kept, or the beginning of one.
+func (w *Workspace) isLeftover(q place, v view, known []State) bool {
+	return slices.ContainsFunc(known, func(s State) bool {
+		if s.Kind == File && v.state.Kind == File && v.state.Digest == s.Digest || v.state.Same(s) {
+			return true
+		}
+		return s.Kind == File && v.state.Kind == File && v.state.Size < s.Size && (v.state.Size == 0 || w.begins(q, v.state.Size, s))
+	})
+}
+
+// begins reports whether the size bytes at q are the first of the kept content s.
+func (w *Workspace) begins(q place, size int64, s State) bool {
+	f, err := q.open(openFile, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	same := &sameBytes{r: f, left: size}
+	_, err = w.blobs.WriteTo(same, s.Digest)
+	return errors.Is(err, errSame) || err == nil && same.left == 0
+}
+
+// sameBytes compares what is written to it with what r holds, for a while.
+type sameBytes struct {
+	r    io.Reader
+	left int64
+}
+
+var errSame, errOther = errors.New("the same"), errors.New("another")
+
+func (c *sameBytes) Write(b []byte) (int, error) {
+	n := min(int64(len(b)), c.left)
+	is := make([]byte, n)
+	if _, err := io.ReadFull(c.r, is); err != nil || !bytes.Equal(is, b[:n]) {
+		return 0, errOther
+	}
+	if c.left -= n; c.left == 0 {
+		return int(n), errSame
+	}
+	return len(b), nil
+}
+
+// replace puts data at p, in the place of the file that v has seen, or of none.
+func (w *Workspace) replace(p place, v view, s State, data []byte, unique string) error {
 	temp := p.sibling(tempNear(p.rel, unique))
-	to := nobody
+	to, old := nobody, v.info
 	if old != nil {
 		to = ownerOf(old)
 	}
@@ -134,7 +198,14 @@ func (w *Workspace) replace(p place, old fs.FileInfo, s State, data []byte, uniq
 		case old != nil:
 			err = p.supplant(temp, s, func(q place) (bool, error) {
 				info, err := q.lstat()
-				return err == nil && stampOf(info).moved() == stampOf(old).moved(), err
+				if err != nil || stampOf(info).moved() != v.stamp.moved() {
+					return false, err
+				}
+				if v.state.Digest == (blobs.Digest{}) || v.stamp.settled(v.at) {
+					return true, nil
+				}
+				now, _ := q.viewSelf(digest)
+				return now.state.Same(v.state), now.cause
 			})
 		default:
 			err = p.publish(temp)
@@ -266,8 +337,9 @@ func (p place) own(f disk.File, mode uint32, to owner) error {
 	return f.Chmod(fileMode(mode)) // after the owner: giving away takes bits off
 }
 
-// errAppeared is a path where something is that was not there a moment ago.
-var errAppeared = errors.New("something else appeared there at the last moment")
+// ErrAppeared is a path where something is that was not there a moment ago, or
+// that was something else: somebody else is at work there.
+var ErrAppeared = errors.New("something else appeared there at the last moment")
 
 // publish gives the file staged at temp the name p, where nothing is,
 // atomically and over nobody. The error of a failed publish leaves both as they were.
@@ -277,13 +349,13 @@ func (p place) publish(temp place) error {
 	case err == nil:
 		return twice(temp.remove)
 	case errors.Is(err, fs.ErrExist):
-		return errAppeared
+		return ErrAppeared
 	case !noLinks(err):
 		return err
 	}
 	switch _, err := p.lstat(); {
 	case err == nil:
-		return errAppeared
+		return ErrAppeared
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -298,10 +370,10 @@ type strandedError struct {
 }
 
 func (e strandedError) Error() string {
-	return fmt.Sprintf("%v, and it is kept as %s, for it could not be put back: %v", errAppeared, e.at, cause(e.err))
+	return fmt.Sprintf("%v, and it is kept as %s, for it could not be put back: %v", ErrAppeared, e.at, cause(e.err))
 }
 
-func (e strandedError) Unwrap() error { return errAppeared }
+func (e strandedError) Unwrap() error { return ErrAppeared }
 
 // supplant gives what is staged at temp, which is in state s, the name p in the
 // place of what is there, atomically. The two are swapped, and what was there is
@@ -316,7 +388,7 @@ func (p place) supplant(temp place, s State, isOld func(place) (bool, error)) er
 		return temp.rename(p)
 	case errors.Is(err, fs.ErrNotExist):
 		if _, lerr := temp.lstat(); lerr == nil {
-			return errAppeared // or rather, what was there has gone
+			return ErrAppeared // or rather, what was there has gone
 		}
 		return err
 	case err != nil:
@@ -326,20 +398,23 @@ func (p place) supplant(temp place, s State, isOld func(place) (bool, error)) er
 	switch {
 	case failed != nil:
 	case !old:
-		failed = errAppeared
+		failed = ErrAppeared
 	default:
 		if failed = twice(temp.remove); failed == nil {
 			return nil
 		}
 	}
-	for range 2 {
-		if err := twice(func() error { return temp.exchange(p) }); err != nil {
-			return strandedError{temp.path, err}
-		}
-		if v, _ := temp.viewSelf(digest); v.state.Same(s) {
-			break
-		}
-		failed = errAppeared // saved once more meanwhile: the newest has the name
+	if err := twice(func() error { return temp.exchange(p) }); err != nil {
+		return strandedError{temp.path, err}
+	}
+	switch v, _ := temp.viewSelf(digest); {
+	case v.state.Kind == s.Kind && v.state.Digest == s.Digest && v.state.Target == s.Target:
+		// Ours, whatever mode somebody gave it meanwhile.
+	case v.cause != nil || twice(func() error { return temp.exchange(p) }) != nil:
+		return strandedError{temp.path, errors.New("something else was saved meanwhile")}
+	default:
+		// Saved once more: the newest has the name, and the one before is kept.
+		return strandedError{temp.path, errors.New("something newer was saved meanwhile")}
 	}
 	return failed
 }
@@ -351,7 +426,7 @@ func (p place) still(info fs.FileInfo) error {
 		return err
 	}
 	if err != nil || !sameThing(now, info) {
-		return errAppeared
+		return ErrAppeared
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func TestWriteLeavesTheStateItForetells(t *testing.T) {
 		for _, content := range []string{"content of " + name, ""} {
 			foretold, err := w.StateOf(base+"/"+name, []byte(content))
 			require.NoError(t, err)
-			s, err := w.Write(base+"/"+name, []byte(content), w.TempName())
+			s, err := w.Write(base+"/"+name, []byte(content), w.TempName(), State{})
 			require.NoError(t, err)
 			require.Equal(t, fileState(mode, content), s)
 			require.Equal(t, s, foretold)
@@ -39,7 +39,7 @@ func TestWriteRefusesWhatIsNoRegularFile(t *testing.T) {
 	w, base := workspace(t, tr)
 	before := treeOf(t, base)
 	for _, name := range []string{"d", "to", "dangling", "pipe", "pipe/x", "f/x", "to/x", "dangling/x"} {
-		_, err := w.Write(base+"/"+name, []byte("new"), w.TempName())
+		_, err := w.Write(base+"/"+name, []byte("new"), w.TempName(), State{})
 		require.Error(t, err, name)
 		require.Contains(t, err.Error(), base+"/"+name)
 		_, err = w.StateOf(base+"/"+name, nil)
@@ -59,7 +59,7 @@ func TestWriteRefusesWhatIsNoRegularFile(t *testing.T) {
 func TestOtherNamesOfAFileKeepTheirBytes(t *testing.T) {
 	w, base := workspace(t, tree{"a": file("old")})
 	require.NoError(t, os.Link(base+"/a", base+"/b"))
-	_, err := w.Write(base+"/a", []byte("new"), w.TempName())
+	_, err := w.Write(base+"/a", []byte("new"), w.TempName(), State{})
 	require.NoError(t, err)
 	require.Equal(t, tree{"a": file("new"), "b": file("old")}, treeOf(t, base))
 }
@@ -71,7 +71,7 @@ func TestAFileKeepsItsOwner(t *testing.T) {
 	w, base := workspace(t, tree{"a": mfile(0o4750, "old")})
 	require.NoError(t, os.Chown(base+"/a", 1234, 4321))
 	require.NoError(t, os.Chmod(base+"/a", fileMode(0o4750)))
-	_, err := w.Write(base+"/a", []byte("new"), w.TempName())
+	_, err := w.Write(base+"/a", []byte("new"), w.TempName(), State{})
 	require.NoError(t, err)
 	info, err := os.Lstat(base + "/a")
 	require.NoError(t, err)
@@ -149,14 +149,14 @@ func TestAFileMadeAtTheLastMomentIsNotWrittenOver(t *testing.T) {
 			}
 			return syscall.ENOTSUP
 		}})
-		_, err := w.Write(base+"/d/f", []byte("ours"), w.TempName())
-		require.ErrorIs(t, err, errAppeared)
+		_, err := w.Write(base+"/d/f", []byte("ours"), w.TempName(), State{})
+		require.ErrorIs(t, err, ErrAppeared)
 		require.Equal(t, tree{"d/f": file("the user's")}, treeOf(t, base).bare())
 	}
 	// Without hard links, and nobody there, it is a rename.
 	w, base := workspace(t, tree{})
 	onFork(w, fork{link: func(string, string) error { return syscall.EPERM }})
-	_, err := w.Write(base+"/f", []byte("ours"), w.TempName())
+	_, err := w.Write(base+"/f", []byte("ours"), w.TempName(), State{})
 	require.NoError(t, err)
 	require.Equal(t, tree{"f": file("ours")}, treeOf(t, base))
 }
@@ -166,7 +166,7 @@ func TestAFailedWriteLeavesWhatWasThere(t *testing.T) {
 	for _, tr := range []tree{{"d/f": file("old")}, {"e": file("e")}} {
 		w, base := workspace(t, tr)
 		onFork(w, fork{link: full, rename: full, exchange: full})
-		_, err := w.Write(base+"/d/f", []byte("new"), w.TempName())
+		_, err := w.Write(base+"/d/f", []byte("new"), w.TempName(), State{})
 		require.ErrorIs(t, err, syscall.ENOSPC)
 		require.NotContains(t, err.Error(), ".oino-")
 		require.Equal(t, tr, treeOf(t, base).bare(), "no file, no directory, no temporary file more or less")
@@ -178,7 +178,7 @@ func TestAFailedWriteLeavesWhatWasThere(t *testing.T) {
 		}
 		return nil
 	}})
-	_, err := w.Write(base+"/d/f", []byte("new"), w.TempName())
+	_, err := w.Write(base+"/d/f", []byte("new"), w.TempName(), State{})
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.ErrorContains(t, err, "the directory "+base+"/d cannot be written in")
 }
@@ -195,14 +195,14 @@ func TestATemporaryNameFitsBesideAnyName(t *testing.T) {
 	}
 	w, base := workspace(t, tree{})
 	for i, name := range []string{strings.Repeat("n", 255), strings.Repeat("é", 127), " a ", "a\nb\t'\"", "[id].tsx", ":(top)x", "-n", "e\u0301", "\u00e9", "😀"} {
-		_, err := w.Write(base+"/"+name, fmt.Append(nil, i), w.TempName())
+		_, err := w.Write(base+"/"+name, fmt.Append(nil, i), w.TempName(), State{})
 		require.NoError(t, err, name)
 		require.Equal(t, fileState(0o644&^w.umask, fmt.Sprint(i)), w.Look(base+"/"+name).State)
 	}
-	_, err := w.Write(base+"/a\xffb", nil, w.TempName())
+	_, err := w.Write(base+"/a\xffb", nil, w.TempName(), State{})
 	require.Error(t, err)
 	var e *PathError
-	_, err = w.Write("/etc/oinod-test", nil, w.TempName())
+	_, err = w.Write("/etc/oinod-test", nil, w.TempName(), State{})
 	require.True(t, errors.As(err, &e))
 }
 
@@ -218,12 +218,12 @@ func TestWriteRefusesWhatMayNotBeReadOrWritten(t *testing.T) {
 			return nil
 		}})
 		before := treeOf(t, base)
-		_, err := w.Write(base+"/shut", []byte("new"), w.TempName())
+		_, err := w.Write(base+"/shut", []byte("new"), w.TempName(), State{})
 		require.ErrorContains(t, err, "permissions")
 		_, err = w.StateOf(base+"/shut", []byte("new"))
 		require.ErrorContains(t, err, "permissions")
 		require.Equal(t, before, treeOf(t, base))
-		_, err = w.Write(base+"/open", []byte("new"), w.TempName())
+		_, err = w.Write(base+"/open", []byte("new"), w.TempName(), State{})
 		require.NoError(t, err)
 	}
 }

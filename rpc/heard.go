@@ -74,7 +74,8 @@ func (h *heard) chunk(content []byte, id string) {
 		return
 	}
 	h.size += len(content)
-	if len(content) > maxHeardField || !json.Valid(content) {
+	// The log refuses what is no block, and would refuse all that comes with it.
+	if len(content) > maxHeardField || text != nil && text[0] != '"' || len(withTypes(array([]json.RawMessage{content}))) == 0 {
 		return
 	}
 	h.endText()

@@ -37,7 +37,7 @@ func (r *recap) block(embedded bool, prompt protocol.Blocks) (block []byte, asTe
 	switch {
 	case r.text == "":
 		return nil, false
-	case !embedded || r.short && !callsCommand(prompt):
+	case !embedded || r.short && !looksLikeCommand(prompt):
 		return protocol.TextBlock(r.text), true
 	}
 	return mustEncode(map[string]any{"type": "resource", "resource": map[string]string{
@@ -165,7 +165,6 @@ func (p *proxy) begin(ctx context.Context, w *wrapped, kept *session.Session) (j
 	}
 	p.rename(w, id)
 	p.doneAsking(id)
-	w.forgetNames("")
 	p.setAs(ctx, w, id)
 	return result, nil
 }

@@ -67,7 +67,6 @@ func (p *proxy) goBack(ctx context.Context, w *wrapped, kept *session.Session, n
 	}
 	p.rename(w, id)
 	p.doneAsking(id)
-	w.forgetNames("")
 	p.setAs(ctx, w, id)
 	return &recap{text: putBack(filesOf(kept, now)), short: true, wrapped: &session.Wrapped{
 		Agent: p.agentName(), ID: w.id, Current: id, Since: now.Since, Hidden: now.Hidden,
@@ -94,7 +93,7 @@ func (p *proxy) cutOf(ctx context.Context, w *wrapped, kept *session.Session, no
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c, err = cutAfter(page.Entries, leaf, now.Since, now.Hidden, w.replay)
+	c, err = cutAfter(page.Entries, leaf, now.Since, now.Hidden, w.replayed[currentOf(now)])
 	if err == nil && !offers.canGoBack(c) {
 		err = errors.New("it offers no way that leads there")
 	}
@@ -135,7 +134,7 @@ func (p *proxy) rewindAgent(ctx context.Context, w *wrapped, kept *session.Sessi
 		return err
 	}
 	p.rename(w, at.Current)
-	w.forgetNames(c.before.MessageID)
+	w.forgetNames(at.Current, c.before.MessageID)
 	return nil
 }
 
@@ -155,26 +154,28 @@ func (p *proxy) forkAgent(
 	return p.ask(ctx, protocol.SessionFork, params)
 }
 
-// forgetNames forgets what the agent has called a message of the user's and
-// all that came after it; "": everything.
-func (w *wrapped) forgetNames(from string) {
+// forgetNames forgets what the agent has called a message of the user's in its
+// session id, and all that came after it.
+func (w *wrapped) forgetNames(id, from string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if from == "" {
-		w.replay = nil
-	} else if w.replay != nil {
-		w.replay.forget(from)
+	if names := w.replayed[id]; names != nil {
+		names.forget(from)
 	}
 }
 
-// replays says that the agent is about to open the session, and will say again
-// what was said in it; or (false) that it has.
+// replays says that the agent is about to open the session that w is now, and
+// will say again what was said in it; or (false) that it has.
 func (w *wrapped) replays(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.replaying = on; on {
-		w.replay = &named{}
+	if w.replaying = on; !on {
+		return
 	}
+	if w.replayed == nil {
+		w.replayed = map[string]*named{}
+	}
+	w.replayed[w.agentsID] = &named{}
 }
 
 // putBack is what an agent that has gone back by itself has to be told: it
@@ -206,12 +207,7 @@ func filesLine(files []string) string {
 // callsAgentsCommand reports whether a message is for a command that the agent
 // has announced. Nothing may stand before that: not even a block of ours.
 func (w *wrapped) callsAgentsCommand(blocks protocol.Blocks) bool {
-	i := slices.IndexFunc(blocks, func(b protocol.Block) bool { _, ok := b.Text(); return ok })
-	if i < 0 {
-		return false
-	}
-	text, _ := blocks[i].Text()
-	name, ok := strings.CutPrefix(text, "/")
+	name, ok := strings.CutPrefix(firstText(blocks), "/")
 	if end := strings.IndexAny(name, " \t\r\n"); end >= 0 {
 		name = name[:end]
 	}
@@ -220,13 +216,18 @@ func (w *wrapped) callsAgentsCommand(blocks protocol.Blocks) bool {
 	return ok && w.taken[name]
 }
 
-// callsCommand reports whether a message is for a command of the agent's, which
-// has to stand at the start of its text.
-func callsCommand(blocks protocol.Blocks) bool {
-	i := slices.IndexFunc(blocks, func(b protocol.Block) bool { _, ok := b.Text(); return ok })
-	if i < 0 {
-		return false
+// looksLikeCommand reports whether a message may be for a command of the agent's,
+// announced or not: its text begins with a slash, as it has to for that.
+func looksLikeCommand(blocks protocol.Blocks) bool {
+	return strings.HasPrefix(firstText(blocks), "/")
+}
+
+// firstText is the text of the first text block; "" where there is none.
+func firstText(blocks protocol.Blocks) string {
+	for _, b := range blocks {
+		if text, ok := b.Text(); ok {
+			return text
+		}
 	}
-	text, _ := blocks[i].Text()
-	return strings.HasPrefix(text, "/")
+	return ""
 }

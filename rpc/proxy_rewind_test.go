@@ -237,5 +237,93 @@ func TestPiecesKeepTheirMessagesID(t *testing.T) {
 	w.replays(true)
 	says(piece("b", "x"), piece("b", "y"), piece("b", "z"))
 	w.replays(false)
-	require.Equal(t, "b", w.replay.idOf(session.Assistant, fingerprint("xyz"), 1))
+	require.Equal(t, "b", w.replayed["s"].idOf(session.Assistant, fingerprint("xyz"), 1))
+}
+
+// wasIn has the conversation been in the agent's session id, which knows what
+// was said up to now.
+func (a *asked) wasIn(id string) *session.Session {
+	a.t.Helper()
+	kept, err := a.session(a.t.Context(), "s")
+	require.NoError(a.t, err)
+	require.NoError(a.t, kept.SetWrapped(a.t.Context(), session.Wrapped{Agent: "agent", ID: "s", Current: id, Since: session.Start}, false))
+	require.NoError(a.t, kept.SetWrapped(a.t.Context(), session.Wrapped{Agent: "agent", ID: "s", Since: session.Start}, false))
+	return kept
+}
+
+// rewindsTo rewinds the conversation to the n-th message, from 0.
+func (a *asked) rewindsTo(kept *session.Session, n int) {
+	a.t.Helper()
+	checkpoints, err := kept.Checkpoints(a.t.Context())
+	require.NoError(a.t, err)
+	_, err = kept.Rewind(a.t.Context(), session.RewindParams{EntryID: checkpoints[n].EntryID, Conversation: session.RewindConversation})
+	require.NoError(a.t, err)
+}
+
+// saysAgain is what the agent says of a session that it opens: its answer to
+// the second message, by an id.
+func (a *asked) saysAgain(session, id string) {
+	a.update(session, fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","messageId":%q,"content":{"type":"text","text":"answer to two"}}`, id))
+	a.settle()
+}
+
+// What the agent calls messages in one of its sessions it is not told of another.
+func TestNamesAreThoseOfTheAgentsSession(t *testing.T) {
+	loads := func(a *asked, id int) json.RawMessage {
+		a.request(id, "session/load", fmt.Sprintf(`{"sessionId":"s","cwd":%q,"mcpServers":[]}`, a.wrapped("s").cwd()))
+		_, params := a.hears("session/load")
+		return params
+	}
+	t.Run("an earlier one that the agent does not open", func(t *testing.T) {
+		a := newAsked(t)
+		kept := a.wasIn("old")
+		a.turn(12, "s", "three")
+		a.rewindsTo(kept, 2)
+		a.prompt(20, "s", "four")
+		id, params := a.hears("session/load")
+		require.Contains(t, string(params), `"sessionId":"old"`)
+		a.saysAgain("old", "OLD")
+		a.agentSays(fmt.Appendf(nil, `{"id":%s,"error":{"code":-32603,"message":"no"}}`, id))
+		id, params = a.hears("_session/rewind")
+		require.Contains(t, string(params), `"sessionId":"s"`)
+		require.NotContains(t, string(params), "OLD")
+		a.result(id, `{"rewound":true}`)
+		a.answers(20, "s", "four")
+	})
+	t.Run("an earlier one that is open", func(t *testing.T) {
+		a := newAsked(t)
+		kept := a.wasIn("old")
+		loads(a, 13)
+		a.saysAgain("s", "NEW")
+		a.agentSays([]byte(`{"id":13,"result":{}}`))
+		a.settle()
+		a.turn(14, "s", "three")
+		a.rewindsTo(kept, 2)
+		a.lives("old")
+		a.prompt(20, "s", "four")
+		require.Contains(t, a.answers(20, "old", "four"), `"sessionId":"old"`)
+		a.rewindsTo(kept, 2)
+		a.prompt(21, "s", "five")
+		id, params := a.hears("_session/rewind")
+		require.Contains(t, string(params), `"sessionId":"old"`)
+		require.NotContains(t, string(params), "NEW")
+		a.result(id, `{"rewound":true}`)
+		a.answers(21, "old", "five")
+	})
+	t.Run("an earlier one as the client opens it", func(t *testing.T) {
+		// An agent that forks behind a message that has an id, and only there.
+		a := newAskedAs(t, `"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"fork":{}},"_meta":{"claudeCode":{"rewind":true}}}`)
+		kept := a.wasIn("old")
+		a.turn(12, "s", "three")
+		a.rewindsTo(kept, 2)
+		a.request(20, "session/load", fmt.Sprintf(`{"sessionId":"s","cwd":%q,"mcpServers":[]}`, a.wrapped("s").cwd()))
+		id, params := a.hears("session/load")
+		require.Contains(t, string(params), `"sessionId":"old"`)
+		a.saysAgain("old", "OLD")
+		a.agentSays(fmt.Appendf(nil, `{"id":%s,"error":{"code":-32603,"message":"no"}}`, id))
+		id, _ = a.hears("session/new")
+		a.result(id, `{"sessionId":"new"}`)
+		a.prompt(21, "s", "four")
+		require.Contains(t, a.answers(21, "new", "four"), "answer to two")
+	})
 }

@@ -275,6 +275,36 @@ func TestAgentName(t *testing.T) {
 	}
 }
 
+// A piece that is no content block is passed on and costs nothing of the others.
+func TestOddPiecesAreNotKept(t *testing.T) {
+	b := newBetween(t)
+	b.clientSays(fmt.Appendf(nil, `{"id":0,"method":"session/new","params":{"cwd":%q,"mcpServers":[]}}`, t.TempDir()))
+	b.agentSays([]byte(`{"id":0,"result":{"sessionId":"s"}}`))
+	b.clientSays([]byte(`{"id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go on"}]}}`))
+	b.settle()
+	told(b.client)
+	var lines strings.Builder
+	for _, content := range []string{
+		`{"type":"text","text":"one "}`, `{}`, `{"text":"a"}`, `{"type":""}`, `{"type":7}`, `{"type":"text","text":5}`, `{"type":"text","text":null}`,
+		`{"type":"text","text":"a","text":5}`, `{"type":"text"}`, `{"type":"image","text":[]}`, `[]`, `null`, `5`, `"text"`, `{"type":"text","text":"two"}`,
+	} {
+		line := `{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":` + content + `}}}`
+		b.agentSays([]byte(line))
+		lines.WriteString(line + "\n")
+	}
+	b.agentSays([]byte(`{"id":1,"result":{"stopReason":"end_turn"}}`))
+	b.settle()
+	require.Equal(t, lines.String()+`{"id":1,"result":{"stopReason":"end_turn"}}`+"\n", told(b.client))
+	kept, err := b.session(t.Context(), "s")
+	require.NoError(t, err)
+	page, err := kept.Entries(t.Context(), session.EntriesQuery{})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, 2)
+	got, err := kept.EntryText(page.Entries[1].ID)
+	require.NoError(t, err)
+	require.Equal(t, "one two", strings.ReplaceAll(got, "\n", ""))
+}
+
 // Pieces of a message that look alike are passed on and kept like any others,
 // and what only looks alike is not taken for one, however the lines come in.
 func TestPiecesThatLookAlike(t *testing.T) {

@@ -374,8 +374,8 @@ func (w *wrapped) hear(u update) (before func()) {
 	w.mu.Lock()
 	w.spoke = w.proxy.config.Now()
 	if len(w.running) == 0 || w.ours == "" {
-		if w.replaying {
-			w.replay.hear(u)
+		if names := w.replayed[w.agentsID]; w.replaying && names != nil {
+			names.hear(u)
 		}
 		w.mu.Unlock() // the replay of a session/load, or nobody's business
 		return nil

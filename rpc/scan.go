@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
+	"unicode/utf8"
 )
 
 // members gives the members of a JSON object in order, repeated names
@@ -101,7 +102,7 @@ func memberName(quoted []byte) string {
 	case "messageId":
 		return "messageId"
 	}
-	if bytes.IndexByte(quoted, '\\') < 0 {
+	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
 		return string(quoted[1 : len(quoted)-1])
 	}
 	return unquote(quoted)

@@ -265,6 +265,7 @@ func FuzzMembers(f *testing.F) {
 	f.Add([]byte(`{"a":1,"a":2 , "b" : [ ] }`))
 	f.Add([]byte(`{"a`))
 	f.Add([]byte(`{"a":"\`))
+	f.Add([]byte("{\"\xb9\":\"\"}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got := map[string]json.RawMessage{}
 		for name, value := range members(b) {

@@ -32,7 +32,7 @@ type wrapped struct {
 	running   []*turnRequest  // prompts that the agent works on
 	heard     heard
 	called    map[string]string // what the agent calls messages of the user, by entry: on its way to the log
-	replay    *named            // messages as the agent has named them when it opened the session here; nil: it has not
+	replayed  map[string]*named // messages as the agent has named them when it opened its session (by its id) here
 	replaying bool              // it is doing so
 	hinted    map[string]bool   // paths of this turn that were looked at
 	spoke     time.Time         // the agent, last
@@ -41,7 +41,8 @@ type wrapped struct {
 	elsewhere bool              // it is kept, and cannot be now: in another process, say
 	writing   bool              // what was heard is on its way to the log
 
-	log sync.Mutex // held while something is on its way to the log; taken before mu
+	log  sync.Mutex // held while something is on its way to the log; taken before mu
+	save sync.Mutex // held while the settings are on their way to the log; taken before mu
 }
 
 // turnRequest is a prompt that the agent works on.
@@ -211,7 +212,7 @@ func (w *wrapped) note(method string, e envelope) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	set := session.Setting{Method: method, Key: key, Params: bytes.Clone(e.params.of(e.line))}
+	set := session.Setting{Method: method, Key: key, Params: compacted(e.params.of(e.line))}
 	w.settings = slices.DeleteFunc(w.settings, func(s session.Setting) bool { return s.Method == method && s.Key == key })
 	w.settings = append(w.settings, set)
 	if w.saving {
@@ -221,8 +222,21 @@ func (w *wrapped) note(method string, e envelope) {
 	w.proxy.tasks.put("settings of "+w.id, w.saveSettings) // what follows need not wait for it
 }
 
-// saveSettings writes down how the session is set.
+// compacted is JSON as a log has it, with bytes of its own; what is none stays
+// as it is.
+func compacted(raw []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return bytes.Clone(raw)
+	}
+	return b.Bytes()
+}
+
+// saveSettings writes down how the session is set: now, and not as it was when
+// another did so.
 func (w *wrapped) saveSettings(ctx context.Context) {
+	w.save.Lock()
+	defer w.save.Unlock()
 	w.mu.Lock()
 	w.saving = false
 	settings := slices.Clone(w.settings)

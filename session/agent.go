@@ -40,7 +40,11 @@ type Wrapped struct {
 // Setting is a mode or an option of an agent's session, as its client has set it.
 type Setting struct {
 	Method, Key string
-	Params      json.RawMessage
+	Params      json.RawMessage // compact, as the log has them
+}
+
+func (s Setting) equal(o Setting) bool {
+	return s.Method == o.Method && s.Key == o.Key && bytes.Equal(s.Params, o.Params)
 }
 
 // settingRecord is a Setting in the log. The newest one of a method and key counts.
@@ -174,20 +178,30 @@ func (s *Session) Earlier(agent, id string) (all []Wrapped) {
 	return all
 }
 
-// Set keeps how an agent's session is set.
+// Set keeps how an agent's session is set. What was set before and is not named
+// stays, and was set before these.
 func (s *Session) Set(ctx context.Context, settings ...Setting) error {
 	end, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	var records []any
-	for _, set := range settings {
-		if !slices.ContainsFunc(s.state.settings, func(o Setting) bool {
-			return o.Method == set.Method && o.Key == set.Key && bytes.Equal(o.Params, set.Params)
-		}) {
-			records = append(records, &settingRecord{Type: "setting", Method: set.Method, Key: set.Key, Params: set.Params})
+	had := s.state.settings
+	var want []Setting
+	for _, o := range had {
+		if !slices.ContainsFunc(settings, func(set Setting) bool { return o.Method == set.Method && o.Key == set.Key }) {
+			want = append(want, o)
 		}
+	}
+	from := len(want) // each that is written goes to the end
+	want = append(want, settings...)
+	same := 0
+	for same < min(len(had), len(want)) && had[same].equal(want[same]) {
+		same++
+	}
+	var records []any
+	for _, set := range want[max(from, same):] {
+		records = append(records, &settingRecord{Type: "setting", Method: set.Method, Key: set.Key, Params: set.Params})
 	}
 	return s.commit(records...)
 }

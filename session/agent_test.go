@@ -137,3 +137,29 @@ func TestHowAWrappedSessionIsSet(t *testing.T) {
 		s = b.restart(s)
 	}
 }
+
+// The order in which a session was set is that of the last time, also where
+// something is set as it was; and no more is written than is another.
+func TestTheOrderInWhichAWrappedSessionIsSet(t *testing.T) {
+	b := newBox(t)
+	s := b.create(false)
+	mode, model, option := Setting{"mode", "", []byte(`"a"`)}, Setting{"model", "", []byte(`"m"`)}, Setting{"option", "o", []byte(`1`)}
+	is := func(written int, settings, want []Setting) {
+		t.Helper()
+		before := s.state.revision
+		require.NoError(t, s.Set(t.Context(), settings...))
+		require.EqualValues(t, written, s.state.revision-before)
+		for range 2 { // as it is folded, and as it is read again
+			require.Equal(t, want, s.Settings())
+			s = b.restart(s)
+		}
+	}
+	is(1, []Setting{mode}, []Setting{mode})
+	is(1, []Setting{mode, model}, []Setting{mode, model})
+	is(2, []Setting{model, mode}, []Setting{model, mode})
+	is(0, []Setting{model, mode}, []Setting{model, mode})
+	is(1, []Setting{model, mode, option}, []Setting{model, mode, option})
+	is(2, []Setting{model, option, mode}, []Setting{model, option, mode})
+	is(0, []Setting{option, mode}, []Setting{model, option, mode})
+	is(1, []Setting{option}, []Setting{model, mode, option})
+}

@@ -2,13 +2,20 @@ package session
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/disk"
 	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
@@ -21,16 +28,16 @@ func (b *box) another() *box {
 }
 
 // besides calls f with a box for a tracked session and one for another that
-// tracks nothing beside it: in one process, in two, and with one in memory.
+// tracks nothing beside it: in one process, and in two.
 func besides(t *testing.T, f func(t *testing.T, b, o *box, beside *Session)) {
-	for _, where := range []string{"here", "another process", "in memory"} {
+	for _, where := range []string{"here", "another process"} {
 		t.Run(where, func(t *testing.T) {
 			b := newBox(t)
 			o := b
 			if where == "another process" {
 				o = b.another()
 			}
-			f(t, b, o, o.create(where == "in memory"))
+			f(t, b, o, o.create(false))
 		})
 	}
 }
@@ -421,4 +428,124 @@ func TestAMarkOfARootThatWasNotSeen(t *testing.T) {
 	require.Equal(t, workspace.Mark{{Root: "/a", Seq: 1}, {Root: "/b", Seq: 3}}, st.mark)
 	st.noteMark(workspace.Mark{{Root: "/b", Seq: 4}})
 	require.Equal(t, workspace.Mark{{Root: "/b", Seq: 4}}, st.mark)
+}
+
+// Nothing of a session in memory gets into the agent directory by way of those
+// who track its workspace.
+func TestASessionInMemoryTellsNobody(t *testing.T) {
+	b := newBox(t)
+	s1, s2 := b.createTracked(), b.create(true)
+	b.prompt(s1, "one")
+	e := b.prompt(s2, "two")
+	b.write(s2, "secret", "1")
+	b.record(s2, "secret2")
+	b.rewind(s2, RewindParams{EntryID: e})
+	b.redo(s2)
+	b.prompt(s2, "three")
+	b.end(s2)
+	n := 0
+	require.NoError(t, filepath.WalkDir(b.agent, func(path string, d os.DirEntry, err error) error {
+		require.NoError(t, err)
+		if d.IsDir() {
+			return nil
+		}
+		n++
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NotContains(t, string(content), s2.ID(), path)
+		require.NotContains(t, string(content), "secret", path)
+		return nil
+	}))
+	require.Positive(t, n)
+}
+
+// A session that tracks nothing does what it is told to, whatever keeps those
+// busy who track its workspace, or is the matter with their journal.
+func TestASessionThatTracksNothingDoesNotDependOnThoseWhoDo(t *testing.T) {
+	b := newBox(t)
+	o := b.another()
+	b.put("x", "0")
+	s1, s2 := o.createTracked(), b.create(false)
+	o.prompt(s1, "one")
+	e := b.prompt(s2, "two")
+	tree := filepath.Join(b.agent, "workspaces", checkpoints.WorkspaceKey(b.dir))
+	busy := flock.New(filepath.Join(tree, "lock"))
+	require.NoError(t, busy.Lock())
+	defer busy.Unlock()
+	start := time.Now()
+	b.write(s2, "x", "1")
+	require.Less(t, time.Since(start), claimLimit+5*time.Second)
+	b.has("x", "1")
+	start = time.Now()
+	require.Equal(t, []string{b.path("x")}, b.rewind(s2, RewindParams{EntryID: e}).Restored)
+	require.Less(t, time.Since(start), 3*claimLimit+5*time.Second)
+	b.has("x", "0")
+	require.NoError(t, busy.Unlock())
+
+	b.prompt(s2, "three")
+	journals, err := filepath.Glob(filepath.Join(tree, "captures-*"))
+	require.NoError(t, err)
+	require.Len(t, journals, 1)
+	require.NoError(t, os.Remove(journals[0]))
+	require.NoError(t, os.Mkdir(journals[0], 0o700))
+	b.write(s2, "x", "2")
+	b.has("x", "2")
+}
+
+// listingRoot counts how often directories of the captures are listed.
+type listingRoot struct {
+	disk.Root
+	top, below atomic.Int64
+}
+
+func (r *listingRoot) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
+	switch {
+	case name == "workspaces":
+		r.top.Add(1)
+	case strings.HasPrefix(name, "workspaces/bare"):
+		r.below.Add(1)
+	}
+	return r.Root.OpenFile(name, flag, perm)
+}
+
+// A call does not look through the captures of all workspaces.
+func TestACallDoesNotListAllCaptures(t *testing.T) {
+	b := newBox(t)
+	s1 := b.createTracked()
+	b.prompt(s1, "one")
+	long := time.Now().Add(-time.Hour)
+	top := filepath.Join(b.agent, "workspaces")
+	for _, name := range []string{"bare1", "bare2"} {
+		require.NoError(t, os.Mkdir(filepath.Join(top, name), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(top, name, "lock"), nil, 0o600))
+		require.NoError(t, os.Chtimes(filepath.Join(top, name), long, long))
+	}
+	require.NoError(t, os.Chtimes(top, long, long))
+	root := &listingRoot{}
+	reg, err := OpenRegistry(Options{Dir: b.agent, Limits: DefaultLimits, App: "oinod test", OpenRoot: func(dir string) (disk.Root, error) {
+		r, err := disk.Open(dir)
+		if err != nil || dir != b.agent {
+			return r, err
+		}
+		root.Root = r
+		return root, nil
+	}})
+	require.NoError(t, err)
+	o := &box{t: t, agent: b.agent, dir: b.dir, reg: reg}
+	defer reg.Shutdown(context.Background())
+	s2 := o.create(false)
+	start := time.Now()
+	o.prompt(s2, "two")
+	for i := range 100 {
+		o.record(s2, "r"+strconv.Itoa(i))
+	}
+	for i := range 10 {
+		o.write(s2, "w", strconv.Itoa(i))
+	}
+	o.end(s2)
+	most := 4 + int64(time.Since(start)/time.Second)
+	require.NotNil(t, root.Root)
+	require.LessOrEqual(t, root.top.Load(), most)
+	require.LessOrEqual(t, root.below.Load(), int64(2))
+	require.Equal(t, []PathChange{}, b.end(s1).Changed, "and yet it is told")
 }

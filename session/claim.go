@@ -2,36 +2,52 @@ package session
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
+// claimLimit is how long a session with tracking "files" waits for those who
+// track the workspace: what it does must not depend on them.
+const claimLimit = 2 * time.Second
+
 // claimed runs act, which changes files, and claims what it did, so that no
 // other session's turn takes it for its own.
 func (s *Session) claimed(act func() ([]workspace.Claim, error)) error {
 	var failed error
-	claiming := func() ([]workspace.Claim, error) {
+	err := s.claim(context.Background(), func() ([]workspace.Claim, error) {
 		claims, err := act()
 		if failed = err; err != nil {
 			claims = nil
 		}
 		s.noteClaims(claims)
 		return claims, nil
-	}
-	listens := s.listener()
-	if listens == nil {
-		_, err := claiming()
-		return errors.Join(failed, err)
-	}
-	err := listens.Claim(context.Background(), claiming)
+	})
 	if failed != nil {
 		return failed
 	}
 	if err != nil {
 		return storageError("what was changed could not be noted", err)
 	}
+	return nil
+}
+
+// claim runs act and tells what it did. Without captures of its own a session
+// runs it in any case, and does not say whom it could not tell: they may take
+// the change for nobody's, or for theirs.
+func (s *Session) claim(ctx context.Context, act func() ([]workspace.Claim, error)) error {
+	if s.tracker != nil {
+		return s.tracker.Claim(ctx, act)
+	}
+	c := s.claims()
+	if c == nil {
+		_, err := act()
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, claimLimit)
+	defer cancel()
+	_ = c.Claim(limited, act)
 	return nil
 }
 
@@ -52,39 +68,20 @@ func (s *Session) act(ctx context.Context, in checkpoints.Intent, recovering boo
 		s.noteClaims(claims)
 		return claims, nil
 	}
-	if listens := s.listener(); listens != nil {
-		// A claim that cannot be written makes others see a change of nobody's:
-		// they may keep what they need not. That is better than no rewind.
-		_ = listens.Claim(ctx, claiming)
-	}
-	if !ran {
+	// A claim that cannot be written makes others see a change of nobody's:
+	// they may keep what they need not. That is better than no rewind.
+	if _ = s.claim(ctx, claiming); !ran {
 		_, _ = claiming()
 	}
 	return o
 }
 
-// listener is who is told what the session changes.
-type listener interface {
-	Claim(ctx context.Context, act func() ([]workspace.Claim, error)) error
-}
-
-// listener tells the journals of tracked workspaces; nil where there are none.
-func (s *Session) listener() listener {
-	if s.tracker != nil {
-		return s.tracker
-	}
-	if c := s.claims(); c != nil {
-		return c
-	}
-	return nil
-}
-
 // claims is what a session with tracking "files" tells those with tracking
 // "workspace" with, where their roots overlap its own; nil without an agent
-// directory.
+// directory, and of a session in memory, of which nothing is to be in that.
 func (s *Session) claims() *workspace.Claimant {
-	if s.tracking == Workspace {
-		return nil // its captures tell
+	if s.tracking == Workspace || s.inMemory {
+		return nil // the one's captures tell
 	}
 	s.mu.RLock()
 	c, dirs, open := s.claimant, s.state.dirs, s.state.open != nil && !s.state.closed
@@ -117,18 +114,23 @@ func (s *Session) tellTurn(ctx context.Context, begin bool) error {
 	if c == nil {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, captureLimit)
+	limit := claimLimit // of an end they learn later too
+	if begin {
+		limit = captureLimit
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_ = c.Turn(limited, begin)
 	return ctx.Err()
 }
 
 // remind tells of the open turn those who track the workspace only since then.
-func (s *Session) remind(ctx context.Context) {
+// Who asks often is not heeded each time.
+func (s *Session) remind(ctx context.Context, often bool) {
 	if c := s.claims(); c != nil {
-		limited, cancel := context.WithTimeout(ctx, captureLimit)
+		limited, cancel := context.WithTimeout(ctx, claimLimit)
 		defer cancel()
-		_ = c.Remind(limited)
+		_ = c.Remind(limited, often)
 	}
 }
 
@@ -136,7 +138,7 @@ func (s *Session) remind(ctx context.Context) {
 // their turns, in journals that there may not have been when those began.
 func (s *Session) hearOthers(ctx context.Context) {
 	for _, o := range s.reg.others(s) {
-		o.remind(ctx)
+		o.remind(ctx, false)
 	}
 }
 
@@ -146,7 +148,7 @@ func (s *Session) claimAnew(ctx context.Context) {
 		return
 	}
 	s.leaveClaims(ctx)
-	s.remind(ctx)
+	s.remind(ctx, false)
 }
 
 // leaveClaims says that no turn goes on, and closes what was open for it.
@@ -156,7 +158,9 @@ func (s *Session) leaveClaims(ctx context.Context) {
 	s.claimant = nil
 	s.mu.Unlock()
 	if c != nil {
-		_ = c.Turn(ctx, false)
+		limited, cancel := context.WithTimeout(ctx, claimLimit)
+		defer cancel()
+		_ = c.Turn(limited, false)
 		_ = c.Close()
 	}
 }

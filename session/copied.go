@@ -109,11 +109,11 @@ func (s *Session) copyHeld(c *copies, st *state, t *heldTurn) ([]any, error) {
 		}
 		after := iv.after
 		if after.Kind == checkpoints.Unknown {
-			c, err := s.ws.Capture(iv.path)
+			now, err := s.ws.Capture(iv.path)
 			if err != nil {
 				return nil, storageError("the contents of "+iv.path+" could not be kept", err)
 			}
-			after = c.State
+			after = now.State
 		}
 		c.n++
 		if iv.n <= st.boundary {

@@ -16,7 +16,6 @@ type division struct {
 	along   map[string]bool   // directories that came or went only with something in them
 	made    map[string]bool   // directories that were made
 	gone    map[string]uint32 // directories that went, with their modes
-	outside []intervalRecord
 }
 
 func newDivision(changed []workspace.Changed) *division {

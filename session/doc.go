@@ -5,7 +5,7 @@
 // A session is one log: its entries, what its turns did to files, its rewinds
 // are records of several kinds in one order. What the session is at any moment
 // (the tree of entries, the leaf, turns, intervals, the list of checkpoints,
-// the redo stack, labels) is a pure fold over them (fold.go). Nothing else
+// the redo stack, labels) is a pure fold over them (fold.go, intervals.go). Nothing else
 // changes that state, so what is read back after a crash is what was there. A
 // request's records are one append; the order is contents, then the log, then
 // the effect on the workspace, then the answer.

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"slices"
 
 	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
 
 // Edit captures path and applies edits to it, all or none.
@@ -19,17 +21,17 @@ func (s *Session) Edit(ctx context.Context, path string, edits []Replacement) (E
 	}
 	defer end()
 	var res EditResult
-	w, err := s.write(path, func(name string) ([]byte, error) {
+	w, err := s.write(path, func(name string) ([]byte, *blobs.Digest, error) {
 		old, err := s.ws.Read(name, s.reg.limits.MaxMessageBytes)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &checkpoints.PathError{Path: name, Kind: "bad_path", Msg: "there is no such file to edit; _oino/write makes one"}
+			return nil, nil, &checkpoints.PathError{Path: name, Kind: "bad_path", Msg: "there is no such file to edit; _oino/write makes one"}
 		}
 		if err != nil {
-			return nil, writeError(name, err)
+			return nil, nil, writeError(name, err)
 		}
 		data, n, err := replace(name, old, edits)
 		res.Replacements = n
-		return data, err
+		return data, new(blobs.Digest(sha256.Sum256(old))), err
 	})
 	res.EntryID = w.EntryID
 	return res, err

@@ -127,7 +127,9 @@ func (r *Registry) Collect(ctx context.Context, p CollectParams) (Collected, err
 	if c.pruned, err = c.prune(ctx, p.DryRun); err != nil {
 		return done, storageError("the captures of workspaces that no session refers to cannot be removed", err)
 	}
-	done.Trees = len(c.pruned)
+	if done.Trees = len(c.pruned); !p.DryRun {
+		c.pruned = nil // what has one of these keys by now was made anew, and is needed
+	}
 	freed, err := c.sweep(ctx, store, p)
 	if err != nil {
 		return done, err
@@ -146,7 +148,7 @@ type collection struct {
 	progress func(done, total int)
 
 	mu     sync.Mutex
-	pruned []string // keys of workspaces whose captures are gone, or with a dry run would be
+	pruned []string // with a dry run: keys of workspaces whose captures would be gone
 
 	live   map[blobs.Digest]struct{}
 	marked map[string]markedLog // by the name of the log's file without its form

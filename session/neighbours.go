@@ -158,7 +158,7 @@ func (s *Session) hear() map[string][]event {
 	if c == nil {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(context.Background(), captureLimit)
+	limited, cancel := context.WithTimeout(context.Background(), claimLimit)
 	defer cancel()
 	all, _ := c.Heard(limited)
 	here := map[string]bool{}

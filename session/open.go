@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/disk"
 	"github.com/oino-dev/oinod/checkpoints/journal"
 )
@@ -154,7 +155,7 @@ func (s *Session) resume(ctx context.Context, root disk.Root) error {
 	if err := s.resumeTurn(); err != nil {
 		return err
 	}
-	s.remind(ctx)
+	s.remind(ctx, false)
 	return nil
 }
 
@@ -197,6 +198,28 @@ func publishLog(root disk.Root, p place, parent string) error {
 	return root.SyncDir(p.dir)
 }
 
+// sweep removes what a write that was cut off left.
+func (s *Session) sweep(iv *interval) error {
+	if iv.temp == "" || s.state.closed {
+		return nil
+	}
+	var known []checkpoints.State
+	for _, o := range s.state.paths[iv.path] {
+		known = append(known, o.before, o.after)
+	}
+	kept, err := s.ws.Sweep(iv.path, iv.temp, iv.after, known)
+	if err != nil {
+		return storageError("a write that was cut off could not be cleaned up", err)
+	}
+	if kept != "" {
+		s.emit("recovered", map[string]any{"done": []string{}, "failed": []checkpoints.Failure{{
+			Path: iv.path, Code: checkpoints.CodeConflict,
+			Message: "changed outside the session in the last instant of a write that was cut off; that is kept as " + kept,
+		}}})
+	}
+	return nil
+}
+
 // resumeTurn lets an open turn go on. After a clean close, what changed in
 // between is somebody else's, so it is a seam; after a crash it is the turn's.
 func (s *Session) resumeTurn() error {
@@ -206,10 +229,8 @@ func (s *Session) resumeTurn() error {
 	}
 	g := s.stage(t)
 	for _, iv := range t.openIntervals() {
-		if iv.temp != "" && !s.state.closed {
-			if err := s.ws.Sweep(iv.path, iv.temp); err != nil {
-				return storageError("a write that was cut off could not be cleaned up", err)
-			}
+		if err := s.sweep(iv); err != nil {
+			return err
 		}
 		now := s.ws.Look(iv.path).State
 		switch {

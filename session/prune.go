@@ -99,10 +99,11 @@ func (c *collection) tracks(f logFile) ([]string, error) {
 	return s.state.tracks(), nil
 }
 
-// tracks are the directories that a session tracks.
+// tracks are the directories that a session tracks, or has tracked: their
+// captures may still be held for it.
 func (st *state) tracks() []string {
 	if st.head.Tracking != Workspace {
 		return nil
 	}
-	return append(append([]string{st.head.Cwd}, st.head.AdditionalDirectories...), st.dirs...)
+	return slices.Concat([]string{st.head.Cwd}, st.dirs, st.left)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,4 +104,69 @@ func TestCapturesOfAnOpenTurnStay(t *testing.T) {
 		require.Equal(t, []string{b.path("a")}, b.rewind(s, RewindParams{EntryID: e}).Restored)
 		b.has("a", "0")
 	}
+}
+
+// A deleted session holds nothing any more of directories that it has left.
+func TestADeletedSessionLetsGoOfEveryDirectory(t *testing.T) {
+	for _, open := range []bool{true, false} {
+		b := newBox(t)
+		left, later := t.TempDir(), t.TempDir()
+		s, err := b.reg.Create(t.Context(), CreateParams{Cwd: b.dir, AdditionalDirectories: []string{left}, Tracking: Workspace})
+		require.NoError(t, err)
+		b.prompt(s, "one")
+		b.end(s)
+		s, err = b.reg.Load(t.Context(), s.ID(), b.dir, []string{later})
+		require.NoError(t, err)
+		b.prompt(s, "two")
+		b.end(s)
+		if !open {
+			s = b.restart(s)
+			require.NoError(t, b.reg.Close(t.Context(), s.ID()))
+		}
+		require.NoError(t, b.reg.Delete(t.Context(), s.ID()))
+		for _, dir := range []string{b.dir, left, later} {
+			files, err := filepath.Glob(filepath.Join(b.agent, "workspaces", checkpoints.WorkspaceKey(dir), "captures-*"))
+			require.NoError(t, err)
+			require.Len(t, files, 1)
+			journal, err := os.ReadFile(files[0])
+			require.NoError(t, err)
+			require.Contains(t, string(journal), `"gone":true`, "%s, open: %v", dir, open) // nobody else was there
+		}
+	}
+}
+
+// A tree that a session makes anew between the prune and the sweep, under the
+// same key, keeps its contents.
+func TestATreeThatIsMadeAnewBeforeTheSweep(t *testing.T) {
+	b := newBox(t)
+	b.put("a", string(noise(1, 100<<10)))
+	s := b.createTracked()
+	b.prompt(s, "one")
+	b.end(s)
+	require.NoError(t, b.reg.Delete(t.Context(), s.ID()))
+	_, store, err := b.another().reg.agentDir(false)
+	require.NoError(t, err)
+	release, err := store.Hold()
+	require.NoError(t, err)
+	collected := make(chan error, 1)
+	go func() {
+		done, err := b.reg.Collect(t.Context(), CollectParams{})
+		if err == nil && done.Trees != 1 {
+			err = os.ErrInvalid
+		}
+		collected <- err
+	}()
+	require.Eventually(t, func() bool {
+		entries, err := os.ReadDir(filepath.Join(b.agent, "workspaces"))
+		return err == nil && len(entries) == 0
+	}, 10*time.Second, time.Millisecond)
+	s = b.createTracked()
+	e := b.prompt(s, "two")
+	release()
+	require.NoError(t, <-collected)
+	b.sh(`rm a`)
+	b.end(s)
+	s = b.restart(s) // which may have the file open that was swept
+	require.Equal(t, []string{b.path("a")}, b.rewind(s, RewindParams{EntryID: e}).Restored)
+	b.has("a", string(noise(1, 100<<10)))
 }

@@ -73,6 +73,14 @@ func (m marker) chain(r *stateRecord) {
 
 // record marks every content that a record names.
 func (m marker) record(r any) {
+	intervals := func(all []intervalRecord) {
+		for _, iv := range all {
+			m.state(iv.Before, true)
+			if iv.After != nil {
+				m.state(*iv.After, false)
+			}
+		}
+	}
 	afters := func(all []afterState) {
 		for _, a := range all {
 			if a.State != nil {
@@ -82,27 +90,17 @@ func (m marker) record(r any) {
 	}
 	switch r := r.(type) {
 	case *beforeRecord:
-		for _, iv := range r.Intervals {
-			m.state(iv.Before, true)
-			if iv.After != nil {
-				m.state(*iv.After, false)
-			}
-		}
+		intervals(r.Intervals)
 	case *outsideRecord:
-		for _, iv := range r.Intervals {
-			m.state(iv.Before, true)
-			if iv.After != nil {
-				m.state(*iv.After, false)
-			}
-		}
+		intervals(r.Intervals)
 	case *afterRecord:
 		afters(r.Afters)
 	case *endRecord:
 		afters(r.Afters)
+	case *knownRecord:
+		afters(r.Afters)
 	case *rewindRecord:
-		for _, iv := range r.Merged {
-			m.state(iv.Before, true)
-		}
+		intervals(r.Merged)
 		for _, s := range r.Intent.Steps {
 			m.step(s)
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/oino-dev/oinod/checkpoints"
-	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
@@ -373,19 +372,6 @@ func (s *Session) seal(ctx context.Context, t *turn, now sight, why string, open
 		return append(rest, end), nil
 	}
 	d := newDivision(changed)
-	alive := s.reg.aliveOnce()
-	before := &beforeRecord{Type: "before", Turn: t.entry.id}
-	for _, c := range d.changed {
-		for _, l := range c.Links {
-			iv := d.interval(c.Path, l)
-			if l.Owner == "" || l.Owner == s.id {
-				iv.Shared, iv.SessionID = sharers(l, alive), ""
-				before.Intervals = append(before.Intervals, iv)
-			} else {
-				d.outside = append(d.outside, iv)
-			}
-		}
-	}
 	skip, err := s.replaced(ctx, t, now, d)
 	if err != nil {
 		return nil, err
@@ -515,55 +501,6 @@ func (s *Session) upToNow(ctx context.Context, p RewindParams) ([]any, span, err
 	return records, sp, err
 }
 
-// recognize takes the digests of files that were too large to be read when a
-// turn left them, and are still what it left, for a rewind compares digests;
-// nil if there is none.
-func (s *Session) recognize(records []any, sp span, paths []string) (any, error) {
-	if !s.state.stamped(records) {
-		return nil, nil
-	}
-	now, err := s.state.with(records)
-	if err != nil {
-		return nil, err
-	}
-	touched := now.touched(sp)
-	if some, err := only(s.ws, touched, paths); err == nil {
-		touched = some
-	}
-	known := &knownRecord{Type: "known"}
-	for _, t := range touched {
-		if after, ok := s.ws.Recognize(t.Path, t.Left); ok && len(t.intervals) > 0 {
-			known.Afters = append(known.Afters, afterState{N: t.intervals[len(t.intervals)-1].n, State: &after})
-		}
-	}
-	if len(known.Afters) == 0 {
-		return nil, nil
-	}
-	return known, nil
-}
-
-// stamped reports whether anything was left that only its stamp tells of.
-func (st *state) stamped(records []any) bool {
-	for _, iv := range st.intervals {
-		if iv.after.Stamp != 0 && iv.after.Digest == (blobs.Digest{}) && !iv.out {
-			return true
-		}
-	}
-	for _, r := range records {
-		var ivs []intervalRecord
-		switch r := r.(type) {
-		case *beforeRecord:
-			ivs = r.Intervals
-		case *outsideRecord:
-			ivs = r.Intervals
-		}
-		if slices.ContainsFunc(ivs, func(iv intervalRecord) bool { return iv.After != nil && iv.After.Stamp != 0 }) {
-			return true
-		}
-	}
-	return false
-}
-
 // sinceLast is upToNow without what a rewind alone needs to know.
 func (s *Session) sinceLast(ctx context.Context, p RewindParams) ([]any, span, error) {
 	sp := span{order: s.state.targetOrder(p.EntryID), all: p.ScopeAll}
@@ -582,86 +519,12 @@ func (s *Session) sinceLast(ctx context.Context, p RewindParams) ([]any, span, e
 	return records, sp, err
 }
 
-// leaveRoots brings the log up to now before other directories are tracked: a
-// new one may hold an old one, or an old one go. An open turn is as over a close.
-func (s *Session) leaveRoots(ctx context.Context) error {
-	if s.tracker == nil {
-		return nil
-	}
-	if t := s.state.open; t != nil && !s.state.closed {
-		return s.endTurn(ctx, t, "close", true)
-	}
-	now, err := s.look(ctx, false, false)
-	if err != nil {
-		return err
-	}
-	records, err := s.outsideSince(ctx, now)
-	if err != nil {
-		return err
-	}
-	return s.commit(records...)
-}
-
-// enterRoots tracks the directories that the session has now. The captures of
-// those that it had before go on. An open turn goes on with all of them: it is
-// seen what it does there from now on.
-func (s *Session) enterRoots(ctx context.Context) error {
-	if s.tracker == nil {
-		return nil
-	}
-	s.first.end()
-	old := s.tracker
-	if err := s.track(s.state.open == nil); err != nil {
-		return storageError("the new directories cannot be tracked", err)
-	}
-	return errors.Join(s.resumeTracked(ctx), old.Close())
-}
-
 // letGo tells the tracker that captures before the newest that the log knows
 // of are not needed any more. A failure keeps them longer.
 func (s *Session) letGo(ctx context.Context) {
 	if s.tracker != nil && s.state.mark != nil {
 		_ = s.tracker.Release(context.WithoutCancel(ctx), s.state.mark)
 	}
-}
-
-// resumeTracked lets an open turn of a tracked session go on. After a clean
-// close what changed in between is outside; after a crash it is the turn's,
-// whose first capture is still held.
-func (s *Session) resumeTracked(ctx context.Context) error {
-	t := s.state.open
-	if t == nil {
-		return nil
-	}
-	for _, iv := range t.openIntervals() {
-		if iv.temp != "" && !s.state.closed {
-			if err := s.ws.Sweep(iv.path, iv.temp); err != nil {
-				return storageError("a write that was cut off could not be cleaned up", err)
-			}
-		}
-	}
-	if !s.state.closed {
-		return nil
-	}
-	now, err := s.look(ctx, true, false)
-	if err != nil {
-		return err
-	}
-	records, err := s.outsideSince(ctx, now)
-	if err != nil {
-		return err
-	}
-	for _, r := range records {
-		r.(*outsideRecord).Turn = t.entry.id
-	}
-	reopen := &reopenRecord{Type: "reopen", Turn: t.entry.id, Mark: now.Mark, Unseen: now.unseen(s)}
-	if now.err == nil && !now.Coverage.Complete {
-		reopen.Unseen = append(reopen.Unseen, notWhole(now.Coverage))
-	}
-	if reopen.Rules, err = s.rulesOf(ctx, now.Mark); err != nil {
-		return err
-	}
-	return s.commit(append(records, reopen)...)
 }
 
 // blindSince names what turns since the order could not see.

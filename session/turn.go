@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oino-dev/oinod/checkpoints"
+	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/workspace"
 )
 
@@ -135,7 +136,7 @@ func (s *Session) Record(ctx context.Context, reqs []RecordRequest) []RecordRepl
 	if g == nil {
 		return replies
 	}
-	s.remind(ctx)
+	s.remind(ctx, true)
 	g.capture(names)
 	for i := range reqs {
 		if replies[i].Err != nil {
@@ -171,11 +172,25 @@ func (s *Session) Write(ctx context.Context, path string, content []byte) (Write
 		return WriteResult{}, err
 	}
 	defer end()
-	return s.write(path, func(string) ([]byte, error) { return content, nil })
+	return s.write(path, func(string) ([]byte, *blobs.Digest, error) { return content, nil, nil })
 }
 
-// write captures path and what it leads to, and writes what content makes of it.
-func (s *Session) write(path string, content func(name string) ([]byte, error)) (WriteResult, error) {
+// writeTries is how often a write begins anew because somebody else has changed
+// the file between its capture and the moment it would be replaced.
+const writeTries = 4
+
+// write captures path and what it leads to, and writes what content makes of
+// it. content says what it has read for that, if it has.
+func (s *Session) write(path string, content func(name string) (data []byte, read *blobs.Digest, err error)) (res WriteResult, err error) {
+	for range writeTries {
+		if res, err = s.writeOnce(path, content); !errors.Is(err, checkpoints.ErrAppeared) {
+			return res, err
+		}
+	}
+	return res, &Error{Kind: Conflict, Msg: path + " is being changed by somebody else, and was not written; try again when that is over", Err: err}
+}
+
+func (s *Session) writeOnce(path string, content func(name string) ([]byte, *blobs.Digest, error)) (WriteResult, error) {
 	t, err := s.openTurn("")
 	if err != nil {
 		return WriteResult{}, err
@@ -188,7 +203,7 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 		return WriteResult{}, err
 	}
 	target := names[0]
-	data, err := content(target)
+	data, read, err := content(target)
 	if err != nil {
 		return WriteResult{}, err
 	}
@@ -224,6 +239,9 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 			now = s.ws.Look(target).State
 		}
 	}
+	if read != nil && now.Digest != *read {
+		return res, checkpoints.ErrAppeared
+	}
 	if iv := g.newest(target); iv.before.Kind == checkpoints.Uncovered {
 		res.Uncovered = append(res.Uncovered, uncoveredOf(iv))
 	}
@@ -234,18 +252,25 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 			return res, storageError("the new contents of "+target+" could not be kept", err)
 		}
 	}
+	was := now
+	if was.Kind == checkpoints.Uncovered && was.Digest == (blobs.Digest{}) {
+		was = checkpoints.State{} // it could not be seen, and is what it is
+	}
 	temp := s.ws.TempName()
 	g.fix(target, &after, temp)
 	if err := g.commit(); err != nil {
 		return res, err
 	}
 	if err := s.claimed(func() ([]workspace.Claim, error) {
-		_, err := s.ws.Write(target, data, temp)
+		_, err := s.ws.Write(target, data, temp, was)
 		return []workspace.Claim{{Path: target, Before: now, After: after}}, err
 	}); err != nil {
 		// The log says what was to be there; say what is.
 		g := s.stage(t)
-		left := s.ws.Look(target).State
+		left := now // what others make of it is a seam
+		if !errors.Is(err, checkpoints.ErrAppeared) {
+			left = s.ws.Look(target).State
+		}
 		g.fix(target, &left, "")
 		if cerr := g.commit(); cerr != nil {
 			return res, errors.Join(writeError(target, err), cerr)
@@ -256,7 +281,7 @@ func (s *Session) write(path string, content func(name string) ([]byte, error)) 
 }
 
 func writeError(path string, err error) error {
-	if _, ok := errors.AsType[*checkpoints.PathError](err); ok {
+	if _, ok := errors.AsType[*checkpoints.PathError](err); ok || errors.Is(err, checkpoints.ErrAppeared) {
 		return err
 	}
 	return storageError(path+" could not be written", err)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/oino-dev/oinod/checkpoints/journal"
 )
@@ -22,10 +24,11 @@ type Claimant struct {
 	roots   []claimRoot
 	real    []string // theirs
 
-	mu    sync.Mutex
-	turn  bool
-	told  map[string]bool // directories of trees that know of the turn
-	files map[string]*heldJournal
+	mu     sync.Mutex
+	turn   bool
+	told   map[string]string // the ids of journals that know of the turn, by directory: a tree that was pruned, and made anew, has another
+	looked time.Time         // for trees that do not know of the turn
+	files  map[string]*heldJournal
 }
 
 // claimRoot is a root as the session names it, and its real path.
@@ -34,6 +37,7 @@ type claimRoot struct{ spelled, real string }
 // heldJournal is a journal that is kept open from claim to claim.
 type heldJournal struct {
 	gen    uint64
+	id     string
 	writer *journal.Writer
 	info   fs.FileInfo // behind what was written: where that is not so any more, somebody else was at it
 }
@@ -42,7 +46,7 @@ type heldJournal struct {
 // directories as the client gave them, and whether it has a turn open, of which
 // nobody knows. Nothing is read yet.
 func (s *Store) Claimant(session string, roots []string, turn bool) *Claimant {
-	c := &Claimant{session: session, store: s, turn: turn, told: map[string]bool{}, files: map[string]*heldJournal{}}
+	c := &Claimant{session: session, store: s, turn: turn, told: map[string]string{}, files: map[string]*heldJournal{}}
 	for _, r := range roots {
 		real := realPath(r)
 		c.roots = append(c.roots, claimRoot{filepath.Clean(r), real})
@@ -64,44 +68,43 @@ func (c *Claimant) Close() error {
 }
 
 // Claim is that of a Workspace, with the trees of others alone: act runs while
-// none of them is looked at. act must not use the Claimant.
+// none of them is looked at. A tree whose lock cannot be had while ctx allows,
+// or that cannot be written to, is not told, which the error says; act runs in
+// any case. It must not use the Claimant.
 func (c *Claimant) Claim(ctx context.Context, act func() ([]Claim, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var claims []Claim
-	var acted error
-	err := c.with(ctx, func(trees []listener) error {
-		claims, acted = act()
-		var errs []error
+	return c.with(ctx, false, func(trees []hearer) error {
+		claims, err := act()
+		errs := []error{err}
 		now := c.store.now().UnixMilli()
 		for _, t := range trees {
-			var lines [][]byte
-			if c.turn && !c.told[t.where()] {
-				lines = append(lines, c.turnLine(true))
-			}
-			lines = append(lines, claimLines(c.session, now, c.claimsIn(t.rootDir(), claims))...)
+			lines := append(c.news(t), claimLines(c.session, now, c.claimsIn(t.rootDir(), claims))...)
 			errs = append(errs, c.tell(t, lines))
 		}
 		return errors.Join(errs...)
 	})
-	return errors.Join(acted, err)
 }
 
 // Turn says that a turn of the session begins, or that it ended. A turn that
-// was open before is over.
+// was open before is over. A tree that could not be told is with the next Claim
+// or Remind.
 func (c *Claimant) Turn(ctx context.Context, begin bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	over := c.turn
-	c.turn = begin
+	c.turn, c.looked = begin, time.Time{}
 	if !begin && len(c.told) == 0 {
 		return nil
 	}
-	err := c.with(ctx, func(trees []listener) error {
+	before := c.told
+	if begin {
+		c.told = map[string]string{}
+	}
+	err := c.with(ctx, true, func(trees []hearer) error {
 		var errs []error
 		for _, t := range trees {
 			var lines [][]byte
-			if over && c.told[t.where()] {
+			if id := t.id(); id != "" && before[t.where()] == id {
 				lines = append(lines, c.turnLine(false))
 			}
 			if begin {
@@ -111,38 +114,57 @@ func (c *Claimant) Turn(ctx context.Context, begin bool) error {
 		}
 		return errors.Join(errs...)
 	})
-	if !begin {
+	if !begin && err == nil {
 		clear(c.told)
 	}
 	return err
 }
 
+// remindEvery is how often one looks for trees that do not know of the turn, who
+// is asked often.
+const remindEvery = time.Second
+
 // Remind tells of the turn where that is not known yet: to trees that are there
-// only since it began.
-func (c *Claimant) Remind(ctx context.Context) error {
+// only since it began. With often it looks once in a second.
+func (c *Claimant) Remind(ctx context.Context, often bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.turn {
+	if !c.turn && len(c.told) == 0 {
 		return nil
 	}
-	others, err := c.store.overlapping(c.real)
+	now := c.store.now()
+	if since := now.Sub(c.looked); often && since >= 0 && since < remindEvery {
+		return nil
+	}
+	c.looked = now
+	others, err := c.store.overlapping(c.real, !often)
 	if err != nil {
 		return err
 	}
 	for _, o := range others {
-		if !c.told[o.dir] {
-			return c.with(ctx, func(trees []listener) error {
+		head, _ := c.store.headOf(o.dir)
+		if head.ID != "" && c.knows(o.dir, head.ID) != c.turn {
+			return c.with(ctx, false, func(trees []hearer) error {
 				var errs []error
 				for _, t := range trees {
-					if !c.told[t.where()] {
-						errs = append(errs, c.tell(t, [][]byte{c.turnLine(true)}))
-					}
+					errs = append(errs, c.tell(t, c.news(t)))
 				}
 				return errors.Join(errs...)
 			})
 		}
 	}
 	return nil
+}
+
+// knows reports whether a journal was told of the turn.
+func (c *Claimant) knows(dir, id string) bool { return id != "" && c.told[dir] == id }
+
+// news is what a tree does not know of the session's turn.
+func (c *Claimant) news(t hearer) [][]byte {
+	if c.knows(t.where(), t.id()) == c.turn {
+		return nil
+	}
+	return [][]byte{c.turnLine(c.turn)}
 }
 
 // Heard is a claim of another session.
@@ -161,9 +183,9 @@ func (c *Claimant) Heard(ctx context.Context) ([]Heard, error) {
 		return nil, nil
 	}
 	var all []Heard
-	err := c.with(ctx, func(trees []listener) error {
+	err := c.with(ctx, false, func(trees []hearer) error {
 		for _, t := range trees {
-			if c.told[t.where()] {
+			if c.knows(t.where(), t.id()) {
 				heard, err := c.heardIn(t)
 				if err != nil {
 					return err
@@ -176,7 +198,7 @@ func (c *Claimant) Heard(ctx context.Context) ([]Heard, error) {
 	return all, err
 }
 
-func (c *Claimant) heardIn(t listener) ([]Heard, error) {
+func (c *Claimant) heardIn(t hearer) ([]Heard, error) {
 	gen, _, err := newest(c.store.root, t.where())
 	if missingFile(err) || err == nil && gen == 0 {
 		return nil, nil
@@ -235,16 +257,22 @@ func (c *Claimant) turnLine(begin bool) []byte {
 	return encodeLine(turnLine{"turn", c.session, begin})
 }
 
-// tell makes lines durable in a tree, which knows of an open turn by then.
-func (c *Claimant) tell(t listener, lines [][]byte) error {
+// tell makes lines durable in a tree, which knows of an open turn by then, or
+// that none is.
+func (c *Claimant) tell(t hearer, lines [][]byte) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	err := t.tell(lines)
-	if err == nil && c.turn {
-		c.told[t.where()] = true
+	id, err := t.tell(lines)
+	switch {
+	case err != nil:
+		return err
+	case c.turn && id != "":
+		c.told[t.where()] = id
+	default:
+		delete(c.told, t.where())
 	}
-	return err
+	return nil
 }
 
 // claimsIn are those that lie in the tree with the root, named from there.
@@ -268,21 +296,22 @@ func (c *Claimant) claimsIn(root string, claims []Claim) []claim {
 	return in
 }
 
-// listener is a tree that wants to know, with its lock had.
-type listener interface {
+// hearer is a tree that wants to know, with its lock had.
+type hearer interface {
 	where() string // its directory
 	rootDir() string
-	tell(lines [][]byte) error
+	id() string // of its journal; "" where it has none that can be written to
+	// tell says what id does: that is whom was told.
+	tell(lines [][]byte) (id string, err error)
 }
 
 // with calls f with all that overlap, holding their locks: each as this
-// process has it open, or else its journal alone.
-func (c *Claimant) with(ctx context.Context, f func([]listener) error) error {
-	others, err := c.store.overlapping(c.real)
-	if err != nil {
-		return err
-	}
-	var trees []listener
+// process has it open, or else its journal alone. Those that it cannot have are
+// left out, and in the error.
+func (c *Claimant) with(ctx context.Context, anew bool, f func([]hearer) error) error {
+	others, err := c.store.overlapping(c.real, anew)
+	errs := []error{err}
+	var trees []hearer
 	for _, o := range others { // in one order for everybody
 		if t := c.store.inUse(o.dir); t != nil {
 			defer func() { _ = c.store.leave(t) }()
@@ -291,20 +320,25 @@ func (c *Claimant) with(ctx context.Context, f func([]listener) error) error {
 			case errors.Is(err, ErrNewer):
 				continue // whoever reads it says what is the matter with it
 			case err != nil:
-				return err
+				errs = append(errs, err)
+				continue
 			}
 			defer unlock()
 			trees = append(trees, openTree{t})
 			continue
 		}
 		unlock, err := o.lock(ctx)
-		if err != nil {
-			return err
+		switch {
+		case errors.Is(err, errPruned):
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("telling the captures of %s: %w", o.root, err))
+			continue
 		}
 		defer unlock()
-		trees = append(trees, closedTree{o, c})
+		trees = append(trees, &closedTree{other: o, claimant: c})
 	}
-	return f(trees)
+	return errors.Join(append(errs, f(trees))...)
 }
 
 // inUse returns the tree of dir if this process has it open: it then is until
@@ -325,59 +359,91 @@ type openTree struct{ *tree }
 func (t openTree) where() string   { return t.dir }
 func (t openTree) rootDir() string { return t.root }
 
-func (t openTree) tell(lines [][]byte) error {
+func (t openTree) id() string {
 	if t.last() == nil {
-		return nil // it begins with what is there now
+		return "" // it begins with what is there now
 	}
-	return t.append(lines, nil)
+	return t.head.ID
+}
+
+func (t openTree) tell(lines [][]byte) (id string, err error) {
+	if id = t.id(); id == "" {
+		return "", nil
+	}
+	return id, t.append(lines, nil)
 }
 
 // closedTree is one whose journal is written to, and kept open.
 type closedTree struct {
 	other
 	claimant *Claimant
+	held     *heldJournal // as it is since the lock is had
 }
 
-func (t closedTree) where() string   { return t.dir }
-func (t closedTree) rootDir() string { return t.root }
+func (t *closedTree) where() string   { return t.dir }
+func (t *closedTree) rootDir() string { return t.root }
 
-func (t closedTree) tell(lines [][]byte) error {
+func (t *closedTree) id() string {
+	if held, err := t.hold(); err == nil && held != nil {
+		return held.id
+	}
+	return "" // which who tells it something learns
+}
+
+// hold opens the journal, or has it open; nil where there is none to write to.
+func (t *closedTree) hold() (*heldJournal, error) {
+	if t.held != nil {
+		return t.held, nil
+	}
 	gen, _, err := newest(t.store.root, t.dir)
 	if missingFile(err) || err == nil && gen == 0 {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	name := journalName(t.dir, gen)
 	held := t.claimant.files[t.dir]
 	if held != nil {
-		info, err := t.store.root.Lstat(name)
+		info, err := t.store.root.Lstat(journalName(t.dir, gen))
 		if held.gen != gen || err != nil || !os.SameFile(info, held.info) || info.Size() != held.info.Size() {
 			t.letGo()
 			held = nil
 		}
 	}
 	if held == nil {
-		w, err := t.open(gen)
+		w, id, err := t.open(gen)
 		if w == nil {
-			return err
+			return nil, err
 		}
-		held = &heldJournal{gen: gen, writer: w}
+		held = &heldJournal{gen: gen, id: id, writer: w}
 		t.claimant.files[t.dir] = held
+		if held.info, err = t.store.root.Lstat(journalName(t.dir, gen)); err != nil {
+			t.letGo()
+			return nil, err
+		}
+	}
+	t.held = held
+	return held, nil
+}
+
+func (t *closedTree) tell(lines [][]byte) (id string, err error) {
+	held, err := t.hold()
+	if held == nil {
+		return "", err
 	}
 	if _, err = held.writer.Append(lines...); err != nil {
 		t.letGo()
-		return err
+		return "", err
 	}
-	if held.info, err = t.store.root.Lstat(name); err != nil {
+	if held.info, err = t.store.root.Lstat(journalName(t.dir, held.gen)); err != nil {
 		t.letGo()
 	}
-	return nil
+	return held.id, nil
 }
 
 // letGo closes the journal.
-func (t closedTree) letGo() {
+func (t *closedTree) letGo() {
 	_ = t.claimant.files[t.dir].writer.Close()
 	delete(t.claimant.files, t.dir)
+	t.held = nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,8 +45,8 @@ func TestAClaimantTellsThoseWhoTrack(t *testing.T) {
 			require.ErrorIs(t, err, os.ErrNotExist, "it makes nothing")
 			w := here.open(t, "tracks", dir)
 			start := captured(t, w, CaptureOptions{Begin: true})
-			require.NoError(t, c.Remind(t.Context()))
-			require.NoError(t, c.Remind(t.Context()))
+			require.NoError(t, c.Remind(t.Context(), false))
+			require.NoError(t, c.Remind(t.Context(), false))
 			writing(t, c, dir, "sub/x", "1")
 			writing(t, c, dir, "sub/y", "1")
 			tool(t, w, "a", "1")
@@ -180,6 +181,181 @@ func TestAClaimantDoesNotWaitForEver(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, c.Turn(ctx, true), context.Canceled)
 	unlock()
-	require.NoError(t, c.Remind(t.Context()))
-	require.True(t, c.told[w.roots[0].tree.dir])
+	require.NoError(t, c.Remind(t.Context(), false))
+	require.NotEmpty(t, c.told[w.roots[0].tree.dir])
+}
+
+// sharedIn are those whose turns were open when somebody changed a path.
+func sharedIn(t *testing.T, w *Workspace, from, to Mark, name string) []Overlap {
+	t.Helper()
+	links := storyOf(t, w, from, to, name)
+	require.Len(t, links, 1)
+	return links[0].Shared
+}
+
+// A tree that was pruned, and made anew, knows of no turn that the one before was
+// told of: it is told again, however the claimant comes by it next.
+func TestATreeThatIsMadeAnewIsToldAgain(t *testing.T) {
+	for how, next := range map[string]func(t *testing.T, c *Claimant, dir string){
+		"remind": func(t *testing.T, c *Claimant, _ string) { require.NoError(t, c.Remind(t.Context(), false)) },
+		"claim":  func(t *testing.T, c *Claimant, dir string) { writing(t, c, dir, "y", "1") },
+		"end":    func(t *testing.T, c *Claimant, _ string) { require.NoError(t, c.Turn(t.Context(), false)) },
+	} {
+		for _, elsewhere := range []bool{false, true} {
+			dir, agent := t.TempDir(), t.TempDir()
+			put(t, dir, map[string]string{"x": "0"})
+			here := openAgentDir(t, agent, nil)
+			there := here
+			if elsewhere {
+				there = openAgentDir(t, agent, nil)
+			}
+			w := here.open(t, "first", dir)
+			captured(t, w, CaptureOptions{Begin: true})
+			c := there.store.Claimant("files", []string{dir}, false)
+			require.NoError(t, c.Turn(t.Context(), true))
+			was := c.told[w.roots[0].tree.dir]
+			require.NotEmpty(t, was)
+			require.NoError(t, w.ReleaseAll(t.Context()))
+			require.NoError(t, w.Close())
+			gone, err := Prune(here.root, false, func(Tree) (bool, error) { return false, nil })
+			require.NoError(t, err)
+			require.Len(t, gone, 1)
+			w = here.open(t, "second", dir)
+			start := captured(t, w, CaptureOptions{Begin: true})
+			next(t, c, dir)
+			put(t, dir, map[string]string{"x": "1"})
+			end := captured(t, w, CaptureOptions{End: true})
+			shared := sharedIn(t, w, start.Mark, end.Mark, "x")
+			if how == "end" {
+				require.Empty(t, shared)
+				require.Empty(t, c.told)
+			} else {
+				require.Equal(t, []Overlap{{"files", true}}, shared, how)
+				require.NotEqual(t, was, c.told[w.roots[0].tree.dir])
+			}
+			require.NoError(t, c.Close())
+		}
+	}
+}
+
+// Nobody is told before there is a journal to be told in.
+func TestATreeWithoutAJournalIsNotTold(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, map[string]string{"x": "0"})
+	a := openAgentDir(t, t.TempDir(), nil)
+	w := a.open(t, "tracks", dir)
+	unlock, err := w.roots[0].tree.lock(t.Context())
+	require.NoError(t, err)
+	unlock()
+	a.store.roots[w.roots[0].tree.dir] = dir // as one that was pruned
+	c := a.store.Claimant("files", []string{dir}, false)
+	defer c.Close()
+	require.NoError(t, c.Turn(t.Context(), true))
+	require.Empty(t, c.told)
+	start := captured(t, w, CaptureOptions{Begin: true})
+	require.NoError(t, c.Remind(t.Context(), false))
+	put(t, dir, map[string]string{"x": "1"})
+	end := captured(t, w, CaptureOptions{End: true})
+	require.Equal(t, []Overlap{{"files", true}}, sharedIn(t, w, start.Mark, end.Mark, "x"))
+}
+
+// A tree that is gone by the time that its lock is asked for is left out: if it
+// was made anew meanwhile, its lock is not had.
+func TestATreeThatWasPrunedIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, map[string]string{"sub/x": "0"})
+	a := openAgentDir(t, t.TempDir(), nil)
+	w := a.open(t, "tracks", filepath.Join(dir, "sub"))
+	captured(t, w, CaptureOptions{})
+	o := other{a.store, topDir + "/gone", dir}
+	_, err := o.lock(t.Context())
+	require.ErrorIs(t, err, errPruned)
+	// One that is listed, and pruned before it is asked for its lock.
+	a.store.roots[o.dir] = dir
+	mtime, _, err := a.store.mtime(topDir)
+	require.NoError(t, err)
+	a.store.listed = treeList{[]string{w.roots[0].tree.dir, o.dir}, mtime, true}
+	c := a.store.Claimant("files", []string{dir}, true)
+	defer c.Close()
+	writing(t, c, dir, "sub/x", "1")
+	tool(t, w, "sub/x", "2")
+	require.NoDirExists(t, filepath.Join(a.root.Name(), o.dir))
+	require.Len(t, c.told, 1)
+}
+
+// Trees that come are noticed, also when all were long at rest, and those that
+// only later get a journal.
+func TestTreesThatComeLater(t *testing.T) {
+	top, agent := t.TempDir(), t.TempDir()
+	put(t, top, map[string]string{"one/x": "0", "two/x": "0", "three/x": "0"})
+	here, there := openAgentDir(t, agent, nil), openAgentDir(t, agent, nil)
+	track := func(name string) *Workspace { return there.open(t, name, filepath.Join(top, name)) }
+	one, two, three := track("one"), track("two"), track("three")
+	captured(t, one, CaptureOptions{})
+	unlock, err := two.roots[0].tree.lock(t.Context())
+	require.NoError(t, err)
+	unlock() // which has only a lock now
+	long := time.Now().Add(-time.Hour)
+	for _, dir := range []string{topDir, one.roots[0].tree.dir, two.roots[0].tree.dir} {
+		require.NoError(t, os.Chtimes(filepath.Join(agent, dir), long, long))
+	}
+	c := here.store.Claimant("files", []string{top}, true)
+	defer c.Close()
+	writing(t, c, top, "a", "1")
+	require.True(t, here.store.listed.holds)
+	require.Len(t, here.store.bare, 1)
+	require.Len(t, c.told, 1)
+	captured(t, two, CaptureOptions{})
+	writing(t, c, top, "a", "2")
+	require.Len(t, c.told, 2)
+	captured(t, three, CaptureOptions{})
+	writing(t, c, top, "a", "3")
+	require.Len(t, c.told, 3)
+}
+
+// What cannot be told in time is done all the same, and that a turn has ended is
+// told later.
+func TestAClaimantActsInAnyCase(t *testing.T) {
+	dir, agent := t.TempDir(), t.TempDir()
+	put(t, dir, map[string]string{"x": "0"})
+	here, there := openAgentDir(t, agent, nil), openAgentDir(t, agent, nil)
+	w := here.open(t, "tracks", dir)
+	captured(t, w, CaptureOptions{Begin: true})
+	c := there.store.Claimant("files", []string{dir}, false)
+	defer c.Close()
+	require.NoError(t, c.Turn(t.Context(), true))
+	unlock, err := w.roots[0].tree.lock(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	acted := 0
+	require.ErrorIs(t, c.Claim(ctx, func() ([]Claim, error) { acted++; return nil, nil }), context.DeadlineExceeded)
+	require.Equal(t, 1, acted)
+	require.ErrorIs(t, c.Turn(ctx, false), context.DeadlineExceeded)
+	unlock()
+	require.NoError(t, c.Remind(t.Context(), true))
+	require.Empty(t, c.told)
+	start := captured(t, w, CaptureOptions{})
+	put(t, dir, map[string]string{"x": "1"})
+	end := captured(t, w, CaptureOptions{})
+	require.Empty(t, sharedIn(t, w, start.Mark, end.Mark, "x"))
+}
+
+// A time that is only just over does not tell of a change: it may come in the
+// same tick.
+func TestTreesThatComeInTheSameTick(t *testing.T) {
+	dir, agent := t.TempDir(), t.TempDir()
+	a := openAgentDir(t, agent, nil)
+	captured(t, a.open(t, "tracks", dir), CaptureOptions{})
+	mtime, _, err := a.store.mtime(topDir)
+	require.NoError(t, err)
+	before, err := a.store.treeDirs(false)
+	require.NoError(t, err)
+	require.Len(t, before, 1)
+	top := filepath.Join(agent, topDir)
+	require.NoError(t, os.Mkdir(filepath.Join(top, "other"), 0o700))
+	require.NoError(t, os.Chtimes(top, mtime, mtime))
+	after, err := a.store.treeDirs(false)
+	require.NoError(t, err)
+	require.Len(t, after, 2)
 }

@@ -33,15 +33,19 @@ func (w *Workspace) Claim(ctx context.Context, act func() ([]Claim, error)) erro
 			add(r.tree.dir, r.tree.lock)
 		}
 	}
-	others, err := w.overlapping()
+	others, err := w.overlapping(false)
 	if err != nil {
 		return err
 	}
 	for _, o := range others {
 		add(o.dir, o.lock)
 	}
-	for _, lock := range locks {
+	for i, lock := range locks {
 		unlock, err := lock(ctx)
+		if errors.Is(err, errPruned) {
+			others = slices.DeleteFunc(others, func(o other) bool { return o.dir == dirs[i] })
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -57,9 +57,11 @@ type Store struct {
 	procs    int
 	compact  int64 // how long a journal may get, beside three times its base
 
-	mu    sync.Mutex
-	trees map[string]*tree  // by directory; those that a Workspace uses
-	roots map[string]string // of every tree of the agent directory that was met, by directory
+	mu     sync.Mutex
+	trees  map[string]*tree     // by directory; those that a Workspace uses
+	roots  map[string]string    // of every tree of the agent directory that was met, by directory
+	bare   map[string]time.Time // mtimes of those that had no journal
+	listed treeList
 }
 
 // New returns the store. It reads nothing yet.
@@ -67,7 +69,7 @@ func New(c Config) *Store {
 	s := &Store{
 		root: c.Root, agentDir: realPath(c.AgentDir), blobs: c.Blobs, limits: c.Limits,
 		include: c.Include, exclude: c.Exclude, now: c.Now, machine: c.machine,
-		procs: runtime.GOMAXPROCS(0), compact: compactAbove, trees: map[string]*tree{}, roots: map[string]string{},
+		procs: runtime.GOMAXPROCS(0), compact: compactAbove, trees: map[string]*tree{}, roots: map[string]string{}, bare: map[string]time.Time{},
 	}
 	if c.Home != "" {
 		s.home = realPath(c.Home)
