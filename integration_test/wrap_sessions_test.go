@@ -14,22 +14,32 @@ import (
 
 // Sessions that are deleted and forked by a client which has not opened them.
 
+// talkToThree is talkTo with three turns. rewound: the last two were rewound,
+// and another one followed.
+func talkToThree(t *testing.T, rewound bool) *talking {
+	t.Helper()
+	k := talkTo(t)
+	k.three()
+	if rewound {
+		k.rewind(1)
+		k.turn(k.s, "say FOUR")
+	}
+	return k
+}
+
 func TestWrapDeletesASessionThatIsNotOpen(t *testing.T) {
 	t.Parallel()
 	for _, rewound := range []bool{false, true} {
 		t.Run(fmt.Sprint("rewound ", rewound), func(t *testing.T) {
 			t.Parallel()
-			k := talkTo(t)
-			k.three()
-			other := k.newSession(k.work)
-			k.turn(other, "say OTHER", "write o.txt x")
+			k := talkToThree(t, rewound)
 			now := []string{k.s}
 			if rewound {
-				k.rewind(1)
-				k.turn(k.s, "say FOUR")
 				prompts := k.asked("session/prompt")
 				now = []string{field[string](t, json.RawMessage(prompts[len(prompts)-1]), "sessionId"), k.s}
 			}
+			other := k.newSession(k.work)
+			k.turn(other, "say OTHER", "write o.txt x")
 			require.Len(t, k.logs(), 2)
 			require.Zero(t, k.exit())
 			k.start()
@@ -76,12 +86,7 @@ func TestWrapForksASessionThatIsNotOpen(t *testing.T) {
 	for _, rewound := range []bool{false, true} {
 		t.Run(fmt.Sprint("rewound ", rewound), func(t *testing.T) {
 			t.Parallel()
-			k := talkTo(t)
-			k.three()
-			if rewound {
-				k.rewind(1)
-				k.turn(k.s, "say FOUR")
-			}
+			k := talkToThree(t, rewound)
 			require.Zero(t, k.exit())
 			k.start()
 			fork := field[string](t, k.call("session/fork", map[string]any{"sessionId": k.s, "cwd": k.work, "mcpServers": []any{}}), "sessionId")

@@ -104,7 +104,8 @@
 // back in that; in a fork of it, if it can make one that ends there
 // (proxy_rewind.go; what it offers, adverts.go; how it is told where,
 // anchors.go); else in a new session, which with its first prompt is told what
-// was kept (proxy_conversation.go). The agent never has both, its own messages
+// was kept (proxy_conversation.go; what the client opens, proxy_open.go; how a
+// session is set, settings.go). The agent never has both, its own messages
 // and a recap of them. The client keeps its name for the session, and names are
 // exchanged in both directions. What the agent still says in the session that was
 // left goes nowhere, and is answered by us (proxy_sessions.go); it is remembered

@@ -264,16 +264,10 @@ func (a *asked) rewindsTo(kept *session.Session, n int) {
 // the second message, by an id.
 func (a *asked) saysAgain(session, id string) {
 	a.update(session, fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","messageId":%q,"content":{"type":"text","text":"answer to two"}}`, id))
-	a.settle()
 }
 
 // What the agent calls messages in one of its sessions it is not told of another.
 func TestNamesAreThoseOfTheAgentsSession(t *testing.T) {
-	loads := func(a *asked, id int) json.RawMessage {
-		a.request(id, "session/load", fmt.Sprintf(`{"sessionId":"s","cwd":%q,"mcpServers":[]}`, a.wrapped("s").cwd()))
-		_, params := a.hears("session/load")
-		return params
-	}
 	t.Run("an earlier one that the agent does not open", func(t *testing.T) {
 		a := newAsked(t)
 		kept := a.wasIn("old")
@@ -293,7 +287,8 @@ func TestNamesAreThoseOfTheAgentsSession(t *testing.T) {
 	t.Run("an earlier one that is open", func(t *testing.T) {
 		a := newAsked(t)
 		kept := a.wasIn("old")
-		loads(a, 13)
+		a.request(13, "session/load", fmt.Sprintf(`{"sessionId":"s","cwd":%q,"mcpServers":[]}`, a.wrapped("s").cwd()))
+		a.hears("session/load")
 		a.saysAgain("s", "NEW")
 		a.agentSays([]byte(`{"id":13,"result":{}}`))
 		a.settle()
@@ -321,9 +316,8 @@ func TestNamesAreThoseOfTheAgentsSession(t *testing.T) {
 		require.Contains(t, string(params), `"sessionId":"old"`)
 		a.saysAgain("old", "OLD")
 		a.agentSays(fmt.Appendf(nil, `{"id":%s,"error":{"code":-32603,"message":"no"}}`, id))
-		id, _ = a.hears("session/new")
+		id, _ = a.hears("session/new") // it cannot go back in its own
 		a.result(id, `{"sessionId":"new"}`)
-		a.prompt(21, "s", "four")
-		require.Contains(t, a.answers(21, "new", "four"), "answer to two")
+		a.settle()
 	})
 }

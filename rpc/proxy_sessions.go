@@ -32,8 +32,9 @@ type earlyUpdate struct {
 	line    []byte
 }
 
-// maxEarly bounds them. More than that nobody says before an answer.
-const maxEarly = 1 << 20
+// maxEarly bounds them, as lanes are bounded. An agent may say again all that
+// was said in a session that it forks, before it answers.
+const maxEarly = maxLaneBytes
 
 // isEarly takes an update of a session that nobody knows until it is known whose
 // that is. False: it goes on.

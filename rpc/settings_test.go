@@ -1,15 +1,31 @@
 package rpc
 
 import (
-	"fmt"
-	"sync"
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oino-dev/oinod/protocol"
 	"github.com/oino-dev/oinod/session"
 )
+
+// slowContext holds up whoever asks it whether it is done.
+type slowContext struct {
+	context.Context
+	asked chan struct{} // gets one for each
+	open  chan struct{}
+}
+
+func (c slowContext) Done() <-chan struct{} {
+	select {
+	case c.asked <- struct{}{}:
+	default:
+	}
+	<-c.open
+	return c.Context.Done()
+}
 
 // Of those who write down how a session is set none writes over what a later
 // one has written.
@@ -18,17 +34,31 @@ func TestTheNewestSettingIsKept(t *testing.T) {
 	kept, err := a.session(t.Context(), "s")
 	require.NoError(t, err)
 	w := a.wrapped("s")
-	for i := range 300 {
-		var saves sync.WaitGroup
-		for j := range 4 {
-			w.mu.Lock()
-			w.settings = []session.Setting{{Method: protocol.SetMode, Params: fmt.Appendf(nil, "%d", 4*i+j)}}
-			w.mu.Unlock()
-			saves.Go(func() { w.saveSettings(t.Context()) })
-		}
-		saves.Wait()
-		require.Equal(t, w.settings, kept.Settings())
+	set := func(params string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.settings = []session.Setting{{Method: protocol.SetMode, Params: []byte(params)}}
 	}
+	saved := make(chan struct{}, 2)
+	save := func(ctx context.Context) {
+		w.saveSettings(ctx)
+		saved <- struct{}{}
+	}
+	slow := slowContext{t.Context(), make(chan struct{}, 1), make(chan struct{})}
+	set("1")
+	go save(slow)
+	<-slow.asked
+	set("2")
+	go save(t.Context())
+	select {
+	case <-saved: // it did not wait
+		saved <- struct{}{}
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(slow.open)
+	<-saved
+	<-saved
+	require.Equal(t, w.settings, kept.Settings())
 }
 
 // A setting is kept as the log has it, however it was written.

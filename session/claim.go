@@ -12,6 +12,10 @@ import (
 // track the workspace: what it does must not depend on them.
 const claimLimit = 2 * time.Second
 
+// beginLimit is that of a turn's begin. Who captures meanwhile will have done so
+// by then, or hears of the turn with the first thing that it does.
+const beginLimit = 10 * time.Second
+
 // claimed runs act, which changes files, and claims what it did, so that no
 // other session's turn takes it for its own.
 func (s *Session) claimed(act func() ([]workspace.Claim, error)) error {
@@ -116,7 +120,7 @@ func (s *Session) tellTurn(ctx context.Context, begin bool) error {
 	}
 	limit := claimLimit // of an end they learn later too
 	if begin {
-		limit = captureLimit
+		limit = beginLimit
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
