@@ -64,6 +64,17 @@ var saves = map[string]struct {
 	}, tree{"f": mfile(0o600, "v1")}},
 }
 
+// first is an operation that does something before the first time, and notes it.
+func first(done *bool, do func()) func(old, new string) error {
+	return func(string, string) error {
+		if !*done {
+			*done = true
+			do()
+		}
+		return nil
+	}
+}
+
 // What is saved after the last look, however it is, is kept: by a rewind and by
 // a write of the agent's, and nothing is left over.
 func TestASaveInTheLastInstantIsKept(t *testing.T) {
@@ -87,13 +98,7 @@ func TestASaveInTheLastInstantIsKept(t *testing.T) {
 				require.NoError(t, err)
 				require.Empty(t, failed)
 				saved := false
-				onFork(w, fork{exchange: func(string, string) error {
-					if !saved {
-						saved = true
-						save.do(t, base+"/f")
-					}
-					return nil
-				}})
+				onFork(w, fork{exchange: first(&saved, func() { save.do(t, base+"/f") })})
 				o := w.Act(t.Context(), in, false)
 				require.True(t, saved)
 				require.Len(t, o.Failed, 1)
@@ -103,13 +108,7 @@ func TestASaveInTheLastInstantIsKept(t *testing.T) {
 				w, base = workspace(t, b)
 				age()
 				saved = false
-				onFork(w, fork{exchange: func(string, string) error {
-					if !saved {
-						saved = true
-						save.do(t, base+"/f")
-					}
-					return nil
-				}})
+				onFork(w, fork{exchange: first(&saved, func() { save.do(t, base+"/f") })})
 				_, err = w.Write(base+"/f", []byte("ours"), w.TempName(), fileState(0o644, "v1"))
 				require.True(t, saved)
 				require.ErrorIs(t, err, ErrAppeared)
@@ -135,13 +134,7 @@ func TestASaveBeforeARemovalIsKept(t *testing.T) {
 				require.NoError(t, err)
 				require.Empty(t, failed)
 				saved := false
-				onFork(w, fork{rename: func(string, string) error {
-					if !saved {
-						saved = true
-						save.do(t, base+"/f")
-					}
-					return nil
-				}})
+				onFork(w, fork{rename: first(&saved, func() { save.do(t, base+"/f") })})
 				o := w.Act(t.Context(), in, false)
 				require.True(t, saved)
 				require.Equal(t, save.left, treeOf(t, base))

@@ -202,7 +202,7 @@ func (s *Session) turnOver(ctx context.Context, entry string) (before []any, see
 
 // notWhole says that a root is not covered.
 func notWhole(c workspace.Coverage) Uncovered {
-	return Uncovered{Path: c.Root, Reason: reasonOf(c.Reason), Error: "the workspace is not seen whole (" + c.Reason + "); what tools name is"}
+	return Uncovered{Path: c.Root, Reason: reasonOf(c.Reason), Error: "the workspace is not seen whole (" + c.Reason + "): only what tools name can be brought back"}
 }
 
 // dark reports whether a capture did not see a root that none has seen before.

@@ -75,7 +75,7 @@ func (p *process) sessions(ctx context.Context, r *session.Registry, dir string)
 		switch {
 		case title != "" || i.Problem != "":
 		case i.Entries == 0:
-			title = "(no message yet)"
+			title = "(no message)"
 		default:
 			title = "(no text)"
 		}

@@ -44,7 +44,7 @@ its exit code is ours.`,
 				return errors.New("wrap --proxy takes no command: the agent is what stands behind it in the proxy chain")
 			}
 			if len(args) == 0 && !f.proxy {
-				return errors.New("wrap needs the agent's command, as in: oinod wrap -- gemini --acp (how to set up an editor: oinod wrap --help)")
+				return errors.New("wrap needs the agent's command, as in: oinod wrap -- gemini --acp (how to set up an editor: docs/editors.md)")
 			}
 			return p.wrap(cmd.Context(), f, args)
 		},
