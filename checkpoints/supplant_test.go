@@ -64,6 +64,16 @@ var saves = map[string]struct {
 	}, tree{"f": mfile(0o600, "v1")}},
 }
 
+// prepared is a rewind of the turn from a to b that is ready to be carried out.
+func prepared(t *testing.T, a, b tree) (w *Workspace, base string, in Intent) {
+	t.Helper()
+	w, base = workspace(t, a)
+	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
+	require.NoError(t, err)
+	require.Empty(t, failed)
+	return w, base, in
+}
+
 // first is an operation that does something before the first time, and notes it.
 func first(done *bool, do func()) func(old, new string) error {
 	return func(string, string) error {
@@ -151,11 +161,7 @@ func TestASaveBeforeARemovalIsKept(t *testing.T) {
 
 // Where a new file has the name meanwhile, both are kept, and that is said.
 func TestASaveBeforeARemovalAndANewFile(t *testing.T) {
-	a, b := tree{}, tree{"f": file("v1")}
-	w, base := workspace(t, a)
-	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
-	require.NoError(t, err)
-	require.Empty(t, failed)
+	w, base, in := prepared(t, tree{}, tree{"f": file("v1")})
 	onFork(w, fork{
 		rename: func(string, string) error { saves["by a rename"].do(t, base+"/f"); return nil },
 		link:   func(string, string) error { plantOne(t, base+"/f", file("new")); return nil },
@@ -196,11 +202,7 @@ func TestWhatCannotBePutBackIsKept(t *testing.T) {
 	if !canSwap(t) {
 		return
 	}
-	a, b := tree{"f": file("v0")}, tree{"f": file("v1")}
-	w, base := workspace(t, a)
-	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
-	require.NoError(t, err)
-	require.Empty(t, failed)
+	w, base, in := prepared(t, tree{"f": file("v0")}, tree{"f": file("v1")})
 	n := 0
 	failing := fork{exchange: func(string, string) error {
 		if n++; n == 1 {
@@ -252,10 +254,7 @@ func TestWhatAKillLeavesUnderATemporaryName(t *testing.T) {
 		"a removal, and somebody made a new one": {tree{}, tree{"f": file("v1")}, tree{"f": file("mine"), temp: file("v1")}, tree{"f": file("mine")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, base := workspace(t, c.before)
-			in, failed, err := w.Prepare(t.Context(), turn(t, w, base, c.before, c.after).plan(Keep))
-			require.NoError(t, err)
-			require.Empty(t, failed)
+			w, base, in := prepared(t, c.before, c.after)
 			named := strings.TrimPrefix(in.Steps[0].Temp, base+"/")
 			logged, err := json.Marshal(in)
 			require.NoError(t, err)
@@ -286,11 +285,7 @@ func TestASaveAndAModeInTheLastInstant(t *testing.T) {
 	if !canSwap(t) {
 		return
 	}
-	a, b := tree{"f": file("v0")}, tree{"f": file("v1")}
-	w, base := workspace(t, a)
-	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
-	require.NoError(t, err)
-	require.Empty(t, failed)
+	w, base, in := prepared(t, tree{"f": file("v0")}, tree{"f": file("v1")})
 	temp, n := strings.TrimPrefix(in.Steps[0].Temp, base+"/"), 0
 	onFork(w, fork{
 		exchange: func(string, string) error {
@@ -353,11 +348,7 @@ func TestWhatCannotBeRemovedComesBack(t *testing.T) {
 	if !canSwap(t) {
 		return
 	}
-	a, b := tree{"f": file("v0")}, tree{"f": file("v1")}
-	w, base := workspace(t, a)
-	in, failed, err := w.Prepare(t.Context(), turn(t, w, base, a, b).plan(Keep))
-	require.NoError(t, err)
-	require.Empty(t, failed)
+	w, base, in := prepared(t, tree{"f": file("v0")}, tree{"f": file("v1")})
 	n := 0
 	onFork(w, fork{remove: func(string) error {
 		if n++; n <= 2 {
@@ -368,7 +359,7 @@ func TestWhatCannotBeRemovedComesBack(t *testing.T) {
 	o := w.Act(t.Context(), in, false)
 	require.Len(t, o.Failed, 1)
 	require.Equal(t, CodeIO, o.Failed[0].Code)
-	require.Equal(t, b, treeOf(t, base))
+	require.Equal(t, tree{"f": file("v1")}, treeOf(t, base))
 }
 
 // A file system that does not swap names gets a rename.
