@@ -25,20 +25,26 @@ func each(n int, path func(i int) string, f func(h *handle, i int)) {
 	if !slices.IsSortedFunc(order, func(i, j int) int { return cmp.Compare(path(i), path(j)) }) {
 		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(path(i), path(j)) })
 	}
+	// Each worker goes through a stretch of its own, for two in one directory wait
+	// for each other; who is done helps the others.
 	const share = 32 // at a time: enough that a directory stays open for a while
-	var next atomic.Int64
+	next := make([]atomic.Int64, workers)
 	var wg sync.WaitGroup
-	for range workers {
+	for worker := range workers {
 		wg.Go(func() {
 			h := &handle{}
 			defer h.close()
-			for {
-				from := int(next.Add(share)) - share
-				if from >= n {
-					return
-				}
-				for _, i := range order[from:min(from+share, n)] {
-					f(h, i)
+			for other := range workers {
+				stretch := (worker + other) % workers
+				first, end := stretch*n/workers, (stretch+1)*n/workers
+				for {
+					from := first + int(next[stretch].Add(share)) - share
+					if from >= end {
+						break
+					}
+					for _, i := range order[from:min(from+share, end)] {
+						f(h, i)
+					}
 				}
 			}
 		})
