@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // AppendSteps appends the JSON of steps, as encoding/json has it without
 // escaping for HTML. A rewind's intent is mostly steps, and nothing else can go
 // on while it is written: encoding/json takes ten times as long.
 func AppendSteps(b []byte, steps []Step) ([]byte, error) {
-	b = append(b, '[')
+	size := 2
+	for i := range steps {
+		size += 3*plainFile + len(steps[i].Path) + len(steps[i].Temp) + len(steps[i].Aside) + 64
+	}
+	b = append(slices.Grow(b, size), '[')
 	for i := range steps {
 		if i > 0 {
 			b = append(b, ',')
@@ -25,13 +30,7 @@ func AppendSteps(b []byte, steps []Step) ([]byte, error) {
 
 func (s *Step) appendJSON(b []byte) ([]byte, error) {
 	if !s.From.isPlain() || !s.To.isPlain() || !s.Saved.isPlain() || !isPlain(s.Path) || !isPlain(s.Temp) || !isPlain(s.Aside) || s.Parents != nil || s.Merged {
-		var rest bytes.Buffer
-		enc := json.NewEncoder(&rest)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(s); err != nil {
-			return nil, err
-		}
-		return append(b, bytes.TrimSuffix(rest.Bytes(), []byte("\n"))...), nil
+		return appendValue(b, s)
 	}
 	b = appendMember(b, `{"path":"`, s.Path)
 	b = s.From.appendPlain(append(b, `,"from":`...))
@@ -50,6 +49,28 @@ func (s *Step) appendJSON(b []byte) ([]byte, error) {
 func appendMember(b []byte, name, value string) []byte {
 	return append(append(append(b, name...), value...), '"')
 }
+
+// AppendString appends s as a JSON string, as AppendSteps has strings.
+func AppendString(b []byte, s string) ([]byte, error) {
+	if isPlain(s) {
+		return appendMember(b, `"`, s), nil
+	}
+	return appendValue(b, s)
+}
+
+// appendValue appends v as encoding/json has it without escaping for HTML.
+func appendValue(b []byte, v any) ([]byte, error) {
+	var rest bytes.Buffer
+	enc := json.NewEncoder(&rest)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return append(b, bytes.TrimSuffix(rest.Bytes(), []byte("\n"))...), nil
+}
+
+// plainFile is about how long the encoding of a file's state is.
+const plainFile = 128
 
 // isPlain reports whether s stands in JSON as it is.
 func isPlain(s string) bool {

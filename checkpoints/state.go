@@ -96,7 +96,7 @@ type stateJSON struct {
 // ten times to read it.
 func (s State) MarshalJSON() ([]byte, error) {
 	if s.isPlainFile() {
-		return s.appendFile(make([]byte, 0, 128)), nil
+		return s.appendFile(make([]byte, 0, plainFile)), nil
 	}
 	j := stateJSON{Kind: s.Kind.String(), Mode: s.Mode, Size: s.Size, Reason: s.Reason, Stamp: s.Stamp}
 	if s.Digest != (blobs.Digest{}) {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/blobs"
@@ -354,17 +356,31 @@ func encodeRecord(r any) ([]byte, error) {
 		if len(r.Content) > longContent && bytes.IndexByte(r.Content, '\n') < 0 { // and it is valid
 			rest := *r
 			rest.Content = json.RawMessage("0")
-			return encodeAround(&rest, `,"content":`, "0", r.Content)
+			return encodeAround(&rest, splice{`,"content":`, "0", r.Content})
 		}
 	case *rewindRecord:
 		if len(r.Intent.Steps) > 0 {
 			rest := *r
-			rest.Intent.Steps = nil
+			rest.Undo, rest.Intent.Steps = nil, nil
+			undo, err := appendUndo(nil, r.Undo)
+			if err != nil {
+				return nil, err
+			}
 			steps, err := checkpoints.AppendSteps(nil, r.Intent.Steps)
 			if err != nil {
 				return nil, err
 			}
-			return encodeAround(&rest, `,"intent":{"steps":`, "null", steps)
+			return encodeAround(&rest, splice{`,"undo":`, "null", undo}, splice{`,"intent":{"steps":`, "null", steps})
+		}
+	case *rewoundRecord:
+		if len(r.Done) > 0 {
+			rest := *r
+			rest.Done = nil
+			done, err := appendStrings(nil, r.Done)
+			if err != nil {
+				return nil, err
+			}
+			return encodeAround(&rest, splice{`,"done":`, "null", done})
 		}
 	}
 	return encodeJSON(r)
@@ -373,18 +389,74 @@ func encodeRecord(r any) ([]byte, error) {
 // longContent is from which length on a content is spliced in.
 const longContent = 4 << 10
 
-// encodeAround encodes r with value where it has instead after name. Both
-// begin with what an object's string cannot hold unescaped.
-func encodeAround(r any, name, instead string, value []byte) ([]byte, error) {
-	b, err := encodeJSON(r)
+// splice is a value that stands after name in place of another. Name and the
+// other together are what an object's string cannot hold unescaped.
+type splice struct {
+	name, instead string
+	value         []byte
+}
+
+// encodeAround encodes r with its splices, given in their order.
+func encodeAround(r any, splices ...splice) ([]byte, error) {
+	rest, err := encodeJSON(r)
 	if err != nil {
 		return nil, err
 	}
-	before, after, ok := bytes.Cut(b, []byte(name+instead))
-	if !ok {
-		return nil, fmt.Errorf("a record's line without its %s: %.80q", name, b)
+	size := len(rest)
+	for _, s := range splices {
+		size += len(s.value)
 	}
-	return slices.Concat(before, []byte(name), value, after), nil
+	b := make([]byte, 0, size)
+	for _, s := range splices {
+		before, after, ok := bytes.Cut(rest, []byte(s.name+s.instead))
+		if !ok {
+			return nil, fmt.Errorf("a record's line without its %s: %.80q", s.name, rest)
+		}
+		b = append(append(append(b, before...), s.name...), s.value...)
+		rest = after
+	}
+	return append(b, rest...), nil
+}
+
+// appendUndo appends a rewindRecord's Undo, in the order of its paths.
+func appendUndo(b []byte, undo map[string][]int) ([]byte, error) {
+	b = append(b, '{')
+	for i, path := range slices.Sorted(maps.Keys(undo)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = checkpoints.AppendString(b, path); err != nil {
+			return nil, err
+		}
+		b = append(b, ':', '[')
+		for i, n := range undo[path] {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, int64(n), 10)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}'), nil
+}
+
+func appendStrings(b []byte, list []string) ([]byte, error) {
+	size := 2
+	for _, s := range list {
+		size += len(s) + 3
+	}
+	b = append(slices.Grow(b, size), '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = checkpoints.AppendString(b, s); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
 }
 
 func encodeJSON(v any) ([]byte, error) {

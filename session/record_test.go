@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oino-dev/oinod/checkpoints"
 	"github.com/oino-dev/oinod/checkpoints/blobs"
 	"github.com/oino-dev/oinod/checkpoints/journal"
 )
@@ -27,6 +28,32 @@ func TestTheFormatIsPinned(t *testing.T) {
 	line, err := journal.Encode(nil, h)
 	require.NoError(t, err)
 	require.Equal(t, `{"type":"session","version":1,"id":"i","cwd":"/w","createdAt":5,"app":"a","tracking":"files","crc":"fe642eee"}`+"\n", string(line))
+}
+
+// What is spliced into a record is written as encoding/json writes it.
+func TestRecordsAreEncodedAsAnyJSON(t *testing.T) {
+	odd := []string{"/w/z", "/w/a", `/w/"q",\"done\":null`, "/w/<&>", "/w/\u2028", "/w/\n", "/w/\xff", "/w/é", ""}
+	steps := []checkpoints.Step{{Path: "/w/a", From: checkpoints.State{Kind: checkpoints.Absent}}}
+	undo := map[string][]int{}
+	for i, path := range odd {
+		undo[path] = make([]int, i)
+		for j := range undo[path] {
+			undo[path][j] = i * 1000 * j
+		}
+	}
+	for _, r := range []any{
+		&rewindRecord{Type: "rewind", ID: `,"undo":null`, Target: `,"undo":null`, Undo: undo, Intent: checkpoints.Intent{Steps: steps, MakeDirs: odd}},
+		&rewindRecord{Type: "rewind", Undo: map[string][]int{}, Intent: checkpoints.Intent{Steps: steps}},
+		&rewindRecord{Type: "rewind", Undo: undo},
+		&rewoundRecord{Type: "rewound", ID: `,"done":null`, Done: odd, Kept: odd},
+		&rewoundRecord{Type: "rewound", Done: []string{}},
+	} {
+		want, err := encodeJSON(r)
+		require.NoError(t, err)
+		got, err := encodeRecord(r)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+	}
 }
 
 // FuzzRecord feeds objects to the codec. What it takes it gives back the same,
