@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
 
 // Outcome is what Act did.
@@ -57,13 +55,12 @@ type act struct {
 	w          *Workspace
 	in         Intent
 	recovering bool
-	jobs       []*job                  // in the order of the intent
-	byPath     map[string]*job         // the same
-	wanted     map[string]bool         // directories that something comes back into
-	gone       map[string]bool         // directories that go with what they held
-	seen       map[string]seen         // what Prepare saw, if that was just now
-	contents   map[blobs.Digest][]byte // what it has in hand
-	opened     map[string]uint32       // directories let into, with their modes before
+	jobs       []*job            // in the order of the intent
+	byPath     map[string]*job   // the same
+	wanted     map[string]bool   // directories that something comes back into
+	gone       map[string]bool   // directories that go with what they held
+	seen       map[string]*seen  // what Prepare saw, if that was just now
+	opened     map[string]uint32 // directories let into, with their modes before
 
 	mu    sync.Mutex
 	known map[string]error // directories that were seen, or made, in this phase
@@ -91,11 +88,11 @@ type job struct {
 func (w *Workspace) newAct(in Intent, recovering bool) *act {
 	a := &act{
 		w: w, in: in, recovering: recovering,
-		byPath: map[string]*job{}, wanted: wantedDirs(in.Steps), gone: newObstacles(in.Steps, nil).gone,
+		byPath: map[string]*job{}, wanted: wantedDirs(in.Steps), gone: goneDirs(in.Steps, nil),
 		opened: map[string]uint32{}, known: map[string]error{}, made: map[string]bool{}, dirty: map[string]place{}, modes: map[ident]uint32{}, unsynced: map[string]error{},
 	}
 	if !recovering {
-		a.seen, a.contents = in.fresh.take()
+		a.seen = in.seen
 	}
 	dirs := newParents()
 	for _, s := range in.Steps {

@@ -80,9 +80,16 @@ func (p place) changed(v view) time.Time {
 // keep takes a file into the blob store. A failure of the store is a takeError.
 func (w *Workspace) keep(f disk.File, size int64) (State, error) {
 	if size <= inMemory {
-		content := make([]byte, size+1)
-		n, err := io.ReadFull(f, content)
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		var content []byte
+		if size < readSize {
+			buf := reading.Get().(*[readSize]byte)
+			defer reading.Put(buf)
+			content = buf[:size+1]
+		} else {
+			content = make([]byte, size+1)
+		}
+		n, err := readFull(f, content)
+		if err != nil {
 			return State{}, err
 		}
 		if int64(n) != size {

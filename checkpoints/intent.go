@@ -1,9 +1,9 @@
 package checkpoints
 
 import (
-	"fmt"
 	"path"
 	"slices"
+	"strconv"
 )
 
 // intent chooses names for what Act makes and sets aside, and lists what else
@@ -20,7 +20,7 @@ func (w *Workspace) intent(steps []Step) Intent {
 		if err != nil {
 			continue
 		}
-		name := tempNear(p.rel, fmt.Sprintf("%s-%d", unique, i))
+		name := tempNear(p.rel, unique+"-"+strconv.Itoa(i))
 		if s.setsAside(wanted[s.Path]) {
 			s.Aside = p.root.path(name + "-aside")
 		}
@@ -40,13 +40,19 @@ func (w *Workspace) intent(steps []Step) Intent {
 			}
 		}
 		if s.usesTemp() || s.removes() && s.Aside == "" {
-			s.Temp = p.root.path(path.Join(near, path.Base(name)))
+			if near != p.dir() {
+				name = path.Join(near, path.Base(name))
+			}
+			s.Temp = p.root.path(name)
 		}
 		for i, a := range above {
 			// Names change in the last that is there, and in those whose
 			// directory goes with the path; the others are only passed.
+			if a.kind != Dir || a.mode&0o300 == 0o300 || s.inPlace() {
+				continue
+			}
 			changes := i == len(above)-1 || above[i+1].kind != Dir || s.goesWith(p.root.path(above[i+1].rel))
-			if dir := p.root.path(a.rel); changes && !s.inPlace() && a.kind == Dir && a.mode&0o300 != 0o300 && !opening[dir] {
+			if dir := p.root.path(a.rel); changes && !opening[dir] {
 				opening[dir] = true
 				in.Open = append(in.Open, Parent{Path: dir, Mode: a.mode})
 			}

@@ -3,6 +3,7 @@ package checkpoints
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -14,37 +15,59 @@ import (
 // directories that should be gone but hold something that comes back: they are as
 // they should be. lost are paths that failed already; a directory that is one of
 // them goes with nothing.
-func prune(steps []Step, lost map[string]bool, sight func(path string) Sight) (good []Step, implied []string, failed []Failure) {
-	good = slices.Clone(steps)
-	wanted := wantedDirs(good)
-	good = slices.DeleteFunc(good, func(s Step) bool {
-		if s.To.Kind == Absent && s.From.Kind == Dir && wanted[s.Path] {
+func prune(steps []Step, lost map[string]bool, sight func(path string) *Sight) (good []Step, implied []string, failed []Failure) {
+	wanted := wantedDirs(steps)
+	good = filter(steps, func(s *Step) bool {
+		stays := s.To.Kind == Absent && s.From.Kind == Dir && wanted[s.Path]
+		if stays {
 			implied = append(implied, s.Path)
-			return true
 		}
-		return false
+		return !stays
 	})
 	for {
 		o := newObstacles(good, lost)
 		n := len(good)
-		good = slices.DeleteFunc(good, func(s Step) bool {
+		good = filter(good, func(s *Step) bool {
 			f := o.of(s, sight(s.Path))
 			if f != nil {
 				failed = append(failed, *f)
 				lost[s.Path] = true
 			}
-			return f != nil
+			return f == nil
 		})
 		if len(good) == n {
 			break
 		}
 	}
+	if len(lost) == 0 {
+		return good, implied, failed
+	}
+	isLost := func(p Parent) bool { return p.Absent && lost[p.Path] }
+	good = slices.Clone(good)
 	for i := range good {
-		if slices.ContainsFunc(good[i].Parents, func(p Parent) bool { return p.Absent && lost[p.Path] }) {
-			good[i].Parents = slices.DeleteFunc(slices.Clone(good[i].Parents), func(p Parent) bool { return p.Absent && lost[p.Path] })
+		if slices.ContainsFunc(good[i].Parents, isLost) {
+			good[i].Parents = slices.DeleteFunc(slices.Clone(good[i].Parents), isLost)
 		}
 	}
 	return good, implied, failed
+}
+
+// filter returns the steps that keep is true for: steps itself where that is all.
+func filter(steps []Step, keep func(s *Step) bool) []Step {
+	var good []Step
+	whole := true
+	for i := range steps {
+		switch keeps := keep(&steps[i]); {
+		case whole && !keeps:
+			good, whole = slices.Clone(steps[:i]), false
+		case !whole && keeps:
+			good = append(good, steps[i])
+		}
+	}
+	if whole {
+		return steps
+	}
+	return good
 }
 
 func depth(path string) int { return strings.Count(path, string(os.PathSeparator)) }
@@ -52,10 +75,14 @@ func depth(path string) int { return strings.Count(path, string(os.PathSeparator
 // wantedDirs are the directories above what the steps bring back.
 func wantedDirs(steps []Step) map[string]bool {
 	wanted := map[string]bool{}
-	for _, s := range steps {
-		if s.To.Kind == Absent {
+	last := ""
+	for i := range steps {
+		s := &steps[i]
+		dir := filepath.Dir(s.Path)
+		if s.To.Kind == Absent || dir == last { // as of the one before, mostly
 			continue
 		}
+		last = dir
 		for dir := range above(s.Path) {
 			wanted[dir] = true
 		}
@@ -82,25 +109,35 @@ type obstacles struct {
 }
 
 func newObstacles(steps []Step, lost map[string]bool) obstacles {
-	o := obstacles{to: make(map[string]Kind, len(steps)), gone: map[string]bool{}}
-	for _, s := range steps {
+	o := obstacles{to: make(map[string]Kind, len(steps)), gone: goneDirs(steps, lost)}
+	for i := range steps {
+		s := &steps[i]
 		o.to[s.Path] = s.To.Kind
 		o.over = o.over || (s.From.Kind == Dir || s.From.Kind == Absent) && (s.To.Kind == File || s.To.Kind == Symlink)
-		if s.To.Kind != Absent {
-			continue
-		}
-		for _, p := range s.Parents {
-			if p.Absent && !lost[p.Path] {
-				o.gone[p.Path] = true
-			}
-		}
 	}
 	return o
 }
 
+// goneDirs are the directories that go with what the steps remove, if that
+// leaves them empty. lost are those that stay.
+func goneDirs(steps []Step, lost map[string]bool) map[string]bool {
+	gone := map[string]bool{}
+	for i := range steps {
+		if steps[i].To.Kind != Absent {
+			continue
+		}
+		for _, p := range steps[i].Parents {
+			if p.Absent && !lost[p.Path] {
+				gone[p.Path] = true
+			}
+		}
+	}
+	return gone
+}
+
 // of is the failure of step, whose path is as now says; nil if nothing is in
 // its way.
-func (o obstacles) of(step Step, now Sight) *Failure {
+func (o *obstacles) of(step *Step, now *Sight) *Failure {
 	fail := func(code Code, format string, args ...any) *Failure {
 		return &Failure{Path: step.Path, Code: code, Message: fmt.Sprintf(format, args...)}
 	}

@@ -55,12 +55,19 @@ type parent struct {
 // parents remembers the parents seen in one call of ours. nil remembers none.
 type parents struct {
 	mu    sync.Mutex
-	seen  map[string]parent // by the directory's path
+	seen  map[dirName]parent
+	above map[dirName][]parent // a directory with those above it, outermost first
 	disks map[*root]disk.Root
 }
 
+// dirName is a directory of a root.
+type dirName struct {
+	root *root
+	rel  string
+}
+
 func newParents() *parents {
-	return &parents{seen: map[string]parent{}, disks: map[*root]disk.Root{}}
+	return &parents{seen: map[dirName]parent{}, above: map[dirName][]parent{}, disks: map[*root]disk.Root{}}
 }
 
 // locate is Workspace.locate, asking once what directory a root is now.
@@ -91,7 +98,7 @@ func (m *parents) see(p place, rel string) parent {
 	if m == nil {
 		return p.seeParent(rel)
 	}
-	key := p.root.path(rel)
+	key := dirName{p.root, rel}
 	m.mu.Lock()
 	s, ok := m.seen[key]
 	m.mu.Unlock()
@@ -121,13 +128,17 @@ func (p place) seeParent(rel string) parent {
 }
 
 // seeParents looks at the directories between the root and the place,
-// outermost first, up to the first that is none.
+// outermost first, up to the first that is none. The caller does not change them.
 func (p place) seeParents(dirs *parents) ([]parent, error) {
-	n := strings.Count(p.rel, "/")
-	if n == 0 {
+	end := strings.LastIndexByte(p.rel, '/')
+	if end < 0 {
 		return nil, nil
 	}
-	above := make([]parent, 0, n)
+	dir := dirName{p.root, p.rel[:end]}
+	if above := dirs.row(dir); above != nil {
+		return above, nil
+	}
+	above := make([]parent, 0, strings.Count(p.rel, "/"))
 	for i := range len(p.rel) {
 		if p.rel[i] != '/' {
 			continue
@@ -141,5 +152,25 @@ func (p place) seeParents(dirs *parents) ([]parent, error) {
 			break
 		}
 	}
+	dirs.note(dir, above)
 	return above, nil
+}
+
+// row are a directory and those above it, if they were seen together before.
+func (m *parents) row(dir dirName) []parent {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.above[dir]
+}
+
+func (m *parents) note(dir dirName, above []parent) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.above[dir] = above
 }

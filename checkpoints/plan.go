@@ -113,6 +113,8 @@ type Plan struct {
 	Failed   []Failure
 	Settled  []string          // already in the target state: nothing to do
 	Contents map[string][]byte // merged contents by path, to be kept by Prepare
+	// AllOrNothing is the intent's.
+	AllOrNothing bool
 }
 
 // NewPlan decides what a rewind does with each touched path: the decision
@@ -132,33 +134,35 @@ type Plan struct {
 // lies deeper before what holds it.
 func NewPlan(touched []Touched, on OnConflict, read func(State) ([]byte, error)) Plan {
 	d := decider{on: on, read: read, made: map[string]bool{}, plan: Plan{Contents: map[string][]byte{}}}
-	for _, t := range touched {
-		for _, p := range t.Parents {
+	for i := range touched {
+		for _, p := range touched[i].Parents {
 			if p.Absent {
 				d.made[p.Path] = true
 			}
 		}
 	}
-	var steps []Step
-	sights := make(map[string]Sight, len(touched))
+	steps := make([]Step, 0, len(touched))
+	sights := make(map[string]*Sight, len(touched))
 	failed := map[string]Failure{}
-	for _, t := range touched {
-		sights[t.Path] = t.Now
-		step, f := d.decide(t)
-		switch {
-		case f != nil:
-			failed[t.Path] = *f
-		case step == nil:
-			d.plan.Settled = append(d.plan.Settled, t.Path)
-		default:
-			steps = append(steps, *step)
+	for i := range touched {
+		t := &touched[i]
+		sights[t.Path] = &t.Now
+		steps = append(steps, Step{})
+		step := &steps[len(steps)-1]
+		if todo, f := d.decide(t, step); !todo {
+			steps = steps[:len(steps)-1]
+			if f == nil {
+				d.plan.Settled = append(d.plan.Settled, t.Path)
+			} else {
+				failed[t.Path] = *f
+			}
 		}
 	}
 	lost := map[string]bool{}
 	for path := range failed {
 		lost[path] = true
 	}
-	good, implied, blocked := prune(steps, lost, func(path string) Sight { return sights[path] })
+	good, implied, blocked := prune(steps, lost, func(path string) *Sight { return sights[path] })
 	d.plan.Settled = append(d.plan.Settled, implied...)
 	for _, f := range blocked {
 		failed[f.Path] = f
@@ -171,8 +175,18 @@ func NewPlan(touched []Touched, on OnConflict, read func(State) ([]byte, error))
 		}
 		return f != nil
 	})
+	if len(failed) > 0 {
+		good = d.fail(failed, good, lost, touched)
+	}
+	d.plan.Steps = inOrder(good, touched)
+	return d.plan
+}
+
+// fail puts what failed into the plan, and what that leaves to do into the steps.
+func (d *decider) fail(failed map[string]Failure, good []Step, lost map[string]bool, touched []Touched) []Step {
 	obstacles, wanted := newObstacles(good, lost), wantedDirs(good)
-	for _, t := range touched {
+	for i := range touched {
+		t := &touched[i]
 		f, ok := failed[t.Path]
 		if !ok {
 			continue
@@ -186,19 +200,21 @@ func NewPlan(touched []Touched, on OnConflict, read func(State) ([]byte, error))
 		// Row 3 comes before row 5, and no choice of the user's helps there.
 		if f.Code == CodeConflict {
 			step := Step{Path: t.Path, From: t.Now.State, To: t.Target}
-			if o := obstacles.of(step, t.Now); o != nil {
+			if o := obstacles.of(&step, &t.Now); o != nil {
 				f = *o
 			}
 		}
 		d.plan.Failed = append(d.plan.Failed, f)
 	}
-	d.plan.Steps = inOrder(good, touched)
-	return d.plan
+	return good
 }
 
 // inOrder puts steps in the order of touched, removals last and what lies
 // deeper before what holds it.
 func inOrder(steps []Step, touched []Touched) []Step {
+	if areInOrder(steps, touched) {
+		return steps
+	}
 	at := make(map[string]int, len(touched))
 	for i, t := range touched {
 		at[t.Path] = i
@@ -218,10 +234,21 @@ func inOrder(steps []Step, touched []Touched) []Step {
 	return steps
 }
 
+// areInOrder reports whether steps are in order already and remove nothing.
+func areInOrder(steps []Step, touched []Touched) bool {
+	n := 0
+	for i := range touched {
+		if n < len(steps) && steps[n].Path == touched[i].Path && steps[n].To.Kind != Absent {
+			n++
+		}
+	}
+	return n == len(steps)
+}
+
 // behindLink fails a path that cannot be seen, for a link has taken the place
 // of a directory above it: what is not seen is not known to be absent. Unless
 // the plan takes the link away.
-func behindLink(path string, now Sight, steps []Step) *Failure {
+func behindLink(path string, now *Sight, steps []Step) *Failure {
 	if now.BlockedBy != Symlink || slices.ContainsFunc(steps, func(s Step) bool { return s.Path == now.Blocked }) {
 		return nil
 	}
@@ -237,16 +264,16 @@ type decider struct {
 }
 
 // decide is the table for one path, all but what depends on other paths: a
-// step, a failure, or neither where nothing is to be done.
-func (d *decider) decide(t Touched) (*Step, *Failure) {
+// step, which it fills in, a failure, or neither where nothing is to be done.
+func (d *decider) decide(t *Touched, step *Step) (bool, *Failure) {
 	now := t.Now.State.comparable()
-	fail := func(code Code, msg string) (*Step, *Failure) {
-		return nil, &Failure{Path: t.Path, Code: code, Message: msg}
+	fail := func(code Code, msg string) (bool, *Failure) {
+		return false, &Failure{Path: t.Path, Code: code, Message: msg}
 	}
-	step := &Step{Path: t.Path, From: now, To: t.Target, Parents: t.Parents}
+	*step = Step{Path: t.Path, From: now, To: t.Target, Parents: t.Parents}
 	switch {
 	case now.Same(t.Target):
-		return nil, nil
+		return false, nil
 	case t.Target.Kind == Uncovered || t.Target.Kind == Unknown:
 		return fail(CodeNotCovered, "what it was before was not kept: "+t.Target.Reason.sentence())
 	case now.Kind == Uncovered && now.Reason == NotRegular:
@@ -258,11 +285,11 @@ func (d *decider) decide(t Touched) (*Step, *Failure) {
 	case now.Kind == Uncovered || now.Kind == Unknown:
 		return fail(CodeNotCovered, "what it is now cannot be saved: "+now.Reason.sentence())
 	case !t.Seam && (t.Left.Kind == Unknown || now.Same(t.Left) || d.onlyHolds(t)):
-		return step, nil
+		return true, nil
 	}
 	switch d.on {
 	case Overwrite:
-		return step, nil
+		return true, nil
 	case Merge:
 		return d.merge(t, step)
 	}
@@ -275,30 +302,30 @@ func (d *decider) decide(t Touched) (*Step, *Failure) {
 // onlyHolds reports whether t is a directory now that was left absent and came
 // with something touched that it holds: such a directory counts as none. (If
 // it holds anything else it is an obstacle all the same.)
-func (d *decider) onlyHolds(t Touched) bool {
+func (d *decider) onlyHolds(t *Touched) bool {
 	return t.Left.Kind == Absent && t.Now.State.Kind == Dir && d.made[t.Path]
 }
 
 // merge makes step one that takes the agent's part out of what is there now.
-func (d *decider) merge(t Touched, step *Step) (*Step, *Failure) {
+func (d *decider) merge(t *Touched, step *Step) (bool, *Failure) {
 	to, content, err := mergeParts(step.From, t.Parts, d.read)
 	if c, ok := errors.AsType[mergeConflict](err); ok {
-		return nil, &Failure{Path: t.Path, Code: CodeConflict, Message: "changed outside the session, and cannot be merged: " + string(c)}
+		return false, &Failure{Path: t.Path, Code: CodeConflict, Message: "changed outside the session, and cannot be merged: " + string(c)}
 	}
 	if err != nil {
 		f := blobFailure(t.Path, err)
-		return nil, &f
+		return false, &f
 	}
 	step.To = to
 	if to.Same(t.Target) {
 		step.To = t.Target
-		return step, nil
+		return true, nil
 	}
 	step.Merged = true
 	if step.writes() {
 		d.plan.Contents[t.Path] = content
 	}
-	return step, nil
+	return true, nil
 }
 
 // sentence says for a person why a state is not known.

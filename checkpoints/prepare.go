@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-
-	"github.com/oino-dev/oinod/checkpoints/blobs"
 )
 
 // Intent is a prepared plan: everything Act needs, before and after a crash.
@@ -22,54 +19,9 @@ type Intent struct {
 	// before any path has changed. A crash does not bring the question back.
 	AllOrNothing bool `json:"allOrNothing,omitempty"`
 
-	// fresh is what Prepare still has in hand for the Act that follows at once.
-	// After a crash it is nil.
-	fresh *fresh
-}
-
-// fresh spares Act to read again what Prepare has just read.
-type fresh struct {
-	mu       sync.Mutex
-	seen     map[string]seen         // by path
-	contents map[blobs.Digest][]byte // what steps put there, verified: small ones
-	room     int                     // bytes that contents may still take
-}
-
-const (
-	maxFresh = 64 << 10 // bytes of a content that is kept in hand
-	allFresh = 48 << 20 // bytes of all
-)
-
-// get is a content from the store, kept in hand where it is small.
-func (f *fresh) get(store contents, d blobs.Digest, size int64) error {
-	if size > maxFresh {
-		return store.Check(d)
-	}
-	content, err := store.Get(d, size)
-	if err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.room >= len(content) {
-		if _, ok := f.contents[d]; !ok {
-			f.contents[d] = content
-			f.room -= len(content)
-		}
-	}
-	return nil
-}
-
-// take hands over what is in hand, once.
-func (f *fresh) take() (map[string]seen, map[blobs.Digest][]byte) {
-	if f == nil {
-		return nil, nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, c := f.seen, f.contents
-	f.seen, f.contents = nil, nil
-	return s, c
+	// seen is what Prepare saw, by path, for the Act that follows at once. After a
+	// crash it is nil.
+	seen map[string]*seen
 }
 
 // seen is a path as Prepare saw it, for the Act that follows at once: what has
@@ -82,7 +34,7 @@ type seen struct {
 }
 
 // seenNow is what v has just seen.
-func seenNow(v view) seen {
+func seenNow(v *view) seen {
 	s := seen{stamp: v.stamp, state: v.state, owner: nobody, trusted: v.info != nil && v.stamp.settled(v.at)}
 	if v.info != nil {
 		s.owner = ownerOf(v.info)
@@ -90,14 +42,17 @@ func seenNow(v view) seen {
 	return s
 }
 
-// Prepare verifies every content that the plan needs, saves the present of every
-// path it will touch (whatever its size, in the blob store; synced when Prepare
-// returns), keeps merged contents, and chooses temporary names. Steps that
-// cannot be carried out are not in the intent but in the failures. Nothing in the workspace changes. The
-// error is the blob store's (then nothing was prepared) or ctx's.
+// Prepare sees that every content that the plan needs is in the store, saves the
+// present of every path it will touch (whatever its size, in the blob store;
+// synced when Prepare returns), keeps merged contents, and chooses temporary
+// names. Steps that cannot be carried out are not in the intent but in the
+// failures. Nothing in the workspace changes. The error is the blob store's (then
+// nothing was prepared) or ctx's.
+//
+// Contents are verified where they are read, which is when Act stages them,
+// still before any path changes; of a plan that is all or nothing, here as well.
 func (w *Workspace) Prepare(ctx context.Context, p Plan) (Intent, []Failure, error) {
-	f := &fresh{contents: map[blobs.Digest][]byte{}, room: allFresh}
-	steps, failed, err := w.ready(ctx, p.Steps, p.Contents, f)
+	steps, now, failed, err := w.ready(ctx, p.Steps, readying{save: true, verify: p.AllOrNothing, merged: p.Contents})
 	if err != nil {
 		return Intent{}, nil, err
 	}
@@ -105,19 +60,26 @@ func (w *Workspace) Prepare(ctx context.Context, p Plan) (Intent, []Failure, err
 		return Intent{}, nil, fmt.Errorf("saving the present: %w", err)
 	}
 	in := w.intent(steps)
-	in.fresh = f
+	in.seen, in.AllOrNothing = now, p.AllOrNothing
 	return in, failed, nil
 }
 
-// Verify says which steps Prepare would take, saving nothing: for a dry run.
+// Verify says which steps would be carried out, saving nothing: for a dry run.
 func (w *Workspace) Verify(steps []Step) (good []Step, failed []Failure) {
-	good, failed, _ = w.ready(context.Background(), steps, nil, nil)
+	good, _, failed, _ = w.ready(context.Background(), steps, readying{verify: true})
 	return good, failed
 }
 
-// ready returns the steps that can be carried out. With f the present is saved
-// and f filled; the error is then the blob store's.
-func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][]byte, f *fresh) ([]Step, []Failure, error) {
+// readying is what ready does besides looking.
+type readying struct {
+	save   bool // the present is saved, and merged contents are
+	verify bool // contents are read, and not only known to be there
+	merged map[string][]byte
+}
+
+// ready returns the steps that can be carried out, and what their paths are now.
+// The error is the blob store's, or ctx's.
+func (w *Workspace) ready(ctx context.Context, steps []Step, how readying) ([]Step, map[string]*seen, []Failure, error) {
 	type result struct {
 		step  Step
 		sight Sight
@@ -133,66 +95,67 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, merged map[string][
 		if r.err = ctx.Err(); r.err != nil {
 			return
 		}
-		v, err := w.inspect(r.step, last[r.step.Path], dirs, h, f != nil)
-		if err != nil {
-			r.err = err
-			return
+		if was := last[r.step.Path]; was != nil && was.trusted && (!how.save || w.blobs.Has(was.state.Digest)) {
+			// It was looked at a moment ago, and is in the store.
+			r.seen, r.sight = *was, Sight{State: was.state}
+		} else {
+			v, err := w.inspect(r.step, dirs, h, how.save)
+			if err != nil {
+				r.err = err
+				return
+			}
+			r.seen, r.sight = seenNow(&v), Sight{State: v.state, Err: v.err}
+			r.sight.Blocked, r.sight.BlockedBy = w.blocked(r.step.Path, v)
 		}
-		r.step.Saved = v.state
-		r.sight = Sight{State: v.state, Err: v.err}
-		r.sight.Blocked, r.sight.BlockedBy = w.blocked(r.step.Path, v)
-		r.seen = seenNow(v)
+		now := r.seen.state
+		r.step.Saved = now
 		switch {
-		case v.state.Kind == Uncovered && v.state.Reason == Unreadable:
-			r.fail = &Failure{Path: r.step.Path, Code: CodeIO, Message: "cannot be read now: " + v.err}
-		case !v.state.Same(r.step.From):
+		case now.Kind == Uncovered && now.Reason == Unreadable:
+			r.fail = &Failure{Path: r.step.Path, Code: CodeIO, Message: "cannot be read now: " + r.sight.Err}
+		case !now.Same(r.step.From):
 			r.fail = &Failure{Path: r.step.Path, Code: CodeConflict, Message: "changed outside the session while the rewind was being prepared"}
 		default:
-			r.fail, r.err = w.supply(r.step, merged, f)
+			r.fail, r.err = w.supply(r.step, how)
 		}
 	})
 	var failed []Failure
-	var good []Step
+	good := make([]Step, 0, len(steps))
 	lost := map[string]bool{}
-	sights := map[string]Sight{}
-	was := make(map[string]seen, len(steps))
-	for _, r := range results {
+	sights := make(map[string]*Sight, len(steps))
+	was := make(map[string]*seen, len(steps))
+	for i := range results {
+		r := &results[i]
 		switch {
 		case r.err != nil:
-			return nil, nil, r.err
+			return nil, nil, nil, r.err
 		case r.fail != nil:
 			failed = append(failed, *r.fail)
 			lost[r.step.Path] = true
 		default:
 			good = append(good, r.step)
-			was[r.step.Path] = r.seen
+			was[r.step.Path] = &r.seen
 		}
-		sights[r.step.Path] = r.sight
+		sights[r.step.Path] = &r.sight
 	}
-	for _, s := range good {
-		if s.From.Kind == Dir && s.To.Kind != Dir {
-			sights[s.Path] = w.look(s.Path, nil, nil)
+	for i := range good {
+		if s := &good[i]; s.From.Kind == Dir && s.To.Kind != Dir {
+			*sights[s.Path] = w.look(s.Path, nil, nil)
 		}
 	}
-	good, _, blocked := prune(good, lost, func(path string) Sight { return sights[path] })
-	if f != nil {
-		f.seen = was
-	}
-	return good, append(failed, blocked...), nil
+	good, _, blocked := prune(good, lost, func(path string) *Sight { return sights[path] })
+	return good, was, append(failed, blocked...), nil
 }
 
-// inspect looks at a step's path, keeping what is there if save is set. What
-// was looked at a moment ago, and is in the store, is not read again.
-func (w *Workspace) inspect(s Step, last seen, dirs *parents, h *handle, save bool) (view, error) {
+// inspect looks at a step's path, keeping what is there if save is set.
+func (w *Workspace) inspect(s Step, dirs *parents, h *handle, save bool) (view, error) {
 	p, err := dirs.locate(w, s.Path)
 	if err != nil {
 		return view{state: State{Kind: Uncovered, Reason: Unreadable}, err: cause(err).Error()}, nil
 	}
 	if !save {
-		return p.viewSince(last, dirs, h, digest)
+		return p.view(dirs, h, digest)
 	}
-	last.trusted = last.trusted && w.blobs.Has(last.state.Digest)
-	return p.viewSince(last, dirs, h, w.keep)
+	return p.view(dirs, h, w.keep)
 }
 
 // blocked is Sight's Blocked and BlockedBy for what was seen at path.
@@ -209,13 +172,12 @@ func (w *Workspace) blocked(path string, v view) (string, Kind) {
 }
 
 // supply sees to it that what a step puts there can be had.
-func (w *Workspace) supply(s Step, merged map[string][]byte, f *fresh) (*Failure, error) {
-	if !s.writes() {
-		return nil, nil
-	}
-	content, ok := merged[s.Path]
+func (w *Workspace) supply(s Step, how readying) (*Failure, error) {
+	content, merged := how.merged[s.Path]
 	switch {
-	case ok && f != nil:
+	case !s.writes():
+		return nil, nil
+	case merged && how.save:
 		d, err := w.blobs.Put(content)
 		if err == nil && d != s.To.Digest {
 			err = errors.New("a merge is not what the plan says")
@@ -223,14 +185,10 @@ func (w *Workspace) supply(s Step, merged map[string][]byte, f *fresh) (*Failure
 		return nil, err
 	case s.Merged:
 		return nil, nil
+	case !how.verify && w.blobs.Has(s.To.Digest):
+		return nil, nil
 	}
-	var err error
-	if f != nil {
-		err = f.get(w.blobs, s.To.Digest, s.To.Size)
-	} else {
-		err = w.blobs.Check(s.To.Digest)
-	}
-	if err != nil {
+	if err := w.blobs.Check(s.To.Digest); err != nil {
 		fail := blobFailure(s.Path, err)
 		return &fail, nil
 	}

@@ -87,10 +87,6 @@ func (a *act) stageOne(j *job, sync bool, h *handle) {
 	} else {
 		out := &written{}
 		err = j.temp.stage(j.To, to, func(w io.Writer) error {
-			if content, ok := a.contents[j.To.Digest]; ok {
-				_, err := w.Write(content)
-				return err
-			}
 			out.Writer = w
 			_, err := a.w.blobs.WriteTo(out, j.To.Digest)
 			if err != nil && out.err == nil {

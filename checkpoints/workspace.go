@@ -40,7 +40,7 @@ type Workspace struct {
 	roots     []*root // none inside another, in the client's order
 
 	mu     sync.Mutex
-	looked map[string]seen // what LookAll has read, for the Prepare that follows
+	looked map[string]*seen // what LookAll has read, for the Prepare that follows
 }
 
 // contents is what a Workspace needs of a *blobs.Store.

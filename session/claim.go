@@ -63,9 +63,9 @@ func (s *Session) act(ctx context.Context, in checkpoints.Intent, recovering boo
 		ran = true
 		o = s.ws.Act(ctx, in, recovering)
 		done := setOf(o.Done)
-		var claims []workspace.Claim
-		for _, step := range in.Steps {
-			if done[step.Path] {
+		claims := make([]workspace.Claim, 0, len(o.Done))
+		for i := range in.Steps {
+			if step := &in.Steps[i]; done[step.Path] {
 				claims = append(claims, workspace.Claim{Path: step.Path, Before: step.From, After: step.To})
 			}
 		}

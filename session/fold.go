@@ -126,9 +126,9 @@ type rewind struct {
 	leafFrom *node
 	leafTo   *node
 	moved    bool
-	dropped  []*node                     // what it took off the list
-	undo     map[string][]int            // by path: what a redo puts back
-	steps    map[string]checkpoints.Step // by path: what a redo brings back
+	dropped  []*node                      // what it took off the list
+	undo     map[string][]int             // by path: what a redo puts back
+	steps    map[string]*checkpoints.Step // by path: what a redo brings back
 }
 
 // damage is a line that could not be read.

@@ -39,6 +39,7 @@ func (m *move) run() (RewindResult, error) {
 	res.Restored, res.Deleted = []string{}, []string{}
 
 	plan := m.plan()
+	plan.AllOrNothing = m.params.Fail
 	failed := plan.Failed
 	var intent checkpoints.Intent
 	if m.params.DryRun {
@@ -76,7 +77,6 @@ func (m *move) run() (RewindResult, error) {
 	if err := m.ctx.Err(); err != nil {
 		return *res, err
 	}
-	intent.AllOrNothing = m.params.Fail
 	m.record.Intent, m.record.Failed = intent, failed
 	m.takeOut(failed)
 	m.noteMerged()
@@ -219,16 +219,21 @@ func (m *move) noteMerged() {
 			next += len(r.Intervals)
 		}
 	}
-	target := map[string]checkpoints.State{}
-	for _, t := range m.touched {
-		target[t.Path] = t.Target
-	}
-	for _, s := range m.record.Intent.Steps {
-		if s.Merged && m.redo == nil {
-			to := s.To
-			m.record.Merged = append(m.record.Merged, intervalRecord{N: next, Path: s.Path, Before: target[s.Path], After: &to})
-			next++
+	var target map[string]checkpoints.State
+	for i := range m.record.Intent.Steps {
+		s := &m.record.Intent.Steps[i]
+		if !s.Merged || m.redo != nil {
+			continue
 		}
+		if target == nil {
+			target = make(map[string]checkpoints.State, len(m.touched))
+			for _, t := range m.touched {
+				target[t.Path] = t.Target
+			}
+		}
+		to := s.To
+		m.record.Merged = append(m.record.Merged, intervalRecord{N: next, Path: s.Path, Before: target[s.Path], After: &to})
+		next++
 	}
 }
 
@@ -239,14 +244,18 @@ func (m *move) takeOut(failed []checkpoints.Failure) {
 	for _, f := range failed {
 		stays[f.Path] = true
 	}
-	for _, t := range slices.Concat(m.touched, m.settled) {
+	all := slices.Concat(m.touched, m.settled)
+	m.record.Undo = make(map[string][]int, len(all))
+	ns := make([]int, 0, len(all)) // one array for all: mostly one of each path
+	for _, t := range all {
 		if stays[t.Path] {
 			continue
 		}
-		m.record.Undo[t.Path] = []int{} // also where nothing is: a redo goes by it
+		from := len(ns)
 		for _, iv := range t.undone {
-			m.record.Undo[t.Path] = append(m.record.Undo[t.Path], iv.n)
+			ns = append(ns, iv.n)
 		}
+		m.record.Undo[t.Path] = ns[from:len(ns):len(ns)] // also where nothing is: a redo goes by it
 	}
 }
 
@@ -254,11 +263,11 @@ func (m *move) takeOut(failed []checkpoints.Failure) {
 // and the paths that failed, in first-change order.
 func (m *move) fill(steps []checkpoints.Step, failed []checkpoints.Failure) {
 	res := &m.result
-	stepOf := map[string]checkpoints.Step{}
-	for _, step := range steps {
-		stepOf[step.Path] = step
+	stepOf := make(map[string]*checkpoints.Step, len(steps))
+	for i := range steps {
+		stepOf[steps[i].Path] = &steps[i]
 	}
-	failureOf := map[string]checkpoints.Failure{}
+	failureOf := make(map[string]checkpoints.Failure, len(failed))
 	for _, f := range failed {
 		failureOf[f.Path] = f
 	}

@@ -51,7 +51,7 @@ func (st *state) roots(m marker) {
 	if rw := st.pending; rw != nil {
 		undone(rw.Undo)
 		for _, s := range rw.Intent.Steps {
-			m.step(s)
+			m.step(&s)
 		}
 	}
 	for _, r := range st.driver {
@@ -59,7 +59,7 @@ func (st *state) roots(m marker) {
 	}
 }
 
-func (m marker) step(s checkpoints.Step) {
+func (m marker) step(s *checkpoints.Step) {
 	m.state(s.Saved, true)
 	m.state(s.From, false)
 	m.state(s.To, false)
@@ -102,7 +102,7 @@ func (m marker) record(r any) {
 	case *rewindRecord:
 		intervals(r.Merged)
 		for _, s := range r.Intent.Steps {
-			m.step(s)
+			m.step(&s)
 		}
 	case *stateRecord:
 		m.chain(r)

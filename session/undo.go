@@ -49,7 +49,7 @@ func (st *state) applyRewound(r *rewoundRecord) error {
 
 // applyUndone takes the intervals of every path that is back out of play.
 func (st *state) applyUndone(rw *rewind, r *rewoundRecord) error {
-	rw.undo, rw.steps = map[string][]int{}, map[string]checkpoints.Step{}
+	rw.undo, rw.steps = make(map[string][]int, len(rw.Undo)), make(map[string]*checkpoints.Step, len(r.Done))
 	lost := map[*node]bool{}
 	kept, done := setOf(r.Kept), setOf(r.Done)
 	for path, ns := range rw.Undo {
@@ -68,8 +68,8 @@ func (st *state) applyUndone(rw *rewind, r *rewoundRecord) error {
 		}
 		rw.undo[path] = ns
 	}
-	for _, s := range rw.Intent.Steps {
-		if done[s.Path] {
+	for i := range rw.Intent.Steps {
+		if s := &rw.Intent.Steps[i]; done[s.Path] {
 			rw.steps[s.Path] = s
 		}
 	}
