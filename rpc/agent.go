@@ -106,6 +106,7 @@ func startAgent(c AgentCommand) (*agent, error) {
 		return nil, &StartError{c.Args[0], err}
 	}
 	defer theirs.Close()
+	widen(out)
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.Env, theirs, c.Stderr
 	cmd.WaitDelay = pipeGrace // a Stderr that is no file has a pipe too
