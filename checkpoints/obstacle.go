@@ -3,7 +3,6 @@ package checkpoints
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -78,7 +77,7 @@ func wantedDirs(steps []Step) map[string]bool {
 	last := ""
 	for i := range steps {
 		s := &steps[i]
-		dir := filepath.Dir(s.Path)
+		dir := s.Path[:max(0, strings.LastIndexByte(s.Path, os.PathSeparator))]
 		if s.To.Kind == Absent || dir == last { // as of the one before, mostly
 			continue
 		}

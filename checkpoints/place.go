@@ -2,7 +2,6 @@ package checkpoints
 
 import (
 	"io/fs"
-	"os"
 	"path"
 
 	"github.com/oino-dev/oinod/checkpoints/disk"
@@ -19,7 +18,7 @@ type place struct {
 	// in is the directory that holds the place, where a handle has it open;
 	// nil goes by the whole name. Opening directory after directory is most of
 	// the cost of an operation.
-	in disk.Root
+	in disk.Dir
 }
 
 // locate finds the root of a resolved path, the one with the longest name
@@ -69,7 +68,7 @@ func (p place) sibling(rel string) place {
 }
 
 // name is the directory to work in and the name there.
-func (p place) name() (disk.Root, string) {
+func (p place) name() (disk.Dir, string) {
 	if p.in != nil {
 		return p.in, path.Base(p.rel)
 	}
@@ -136,15 +135,18 @@ func (p place) link(q place) error {
 type handle struct {
 	root *root
 	dir  string
-	in   disk.Root
+	in   disk.Dir
 }
 
 // enter is p with its directory open, if that is possible; p as it is works as well.
 // The caller has seen that the directories above p are directories.
 func (h *handle) enter(p place) place {
+	if p.rel == "." {
+		return p // no directory of the root's holds it
+	}
 	if h.in == nil || h.root != p.root || h.dir != p.dir() {
 		h.close()
-		in, ok := openWithin(p.disk, p.dir())
+		in, ok := disk.OpenDir(p.disk, p.dir())
 		if !ok {
 			return p
 		}
@@ -160,54 +162,3 @@ func (h *handle) close() {
 		h.in = nil
 	}
 }
-
-// openWithin opens a directory of a root as a root of its own. Only a disk of
-// the system itself can.
-func openWithin(d disk.Root, dir string) (disk.Root, bool) {
-	o, ok := d.(interface {
-		OpenRoot(name string) (*os.Root, error)
-	})
-	if !ok || dir == "." {
-		return nil, false
-	}
-	in, err := o.OpenRoot(dir)
-	if err != nil {
-		return nil, false
-	}
-	return &subdir{Root: in}, true
-}
-
-// subdir is a directory below a root.
-type subdir struct {
-	*os.Root
-	self *os.File // the directory itself, once it was needed
-}
-
-func (r *subdir) Exchange(oldname, newname string) error {
-	if r.self == nil {
-		self, err := r.Root.Open(".")
-		if err != nil {
-			return err
-		}
-		r.self = self
-	}
-	return disk.ExchangeIn(r.self, oldname, r.self, newname)
-}
-
-func (r *subdir) Close() error {
-	if r.self != nil {
-		r.self.Close() // nothing was written through it
-	}
-	return r.Root.Close()
-}
-
-func (r *subdir) OpenFile(name string, flag int, perm fs.FileMode) (disk.File, error) {
-	f, err := r.Root.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err // not f: a nil *os.File in a File is not nil
-	}
-	return f, nil
-}
-
-// SyncDir is not called: directories are synced by their whole names.
-func (r *subdir) SyncDir(string) error { return fs.ErrInvalid }

@@ -36,31 +36,36 @@ type File interface {
 	Sync() error
 }
 
-// Root is a directory that no operation leaves. Its methods are those of
-// os.Root, plus Exchange and SyncDir.
-type Root interface {
-	// Name is the directory's absolute path.
-	Name() string
-	// OpenFile follows links within the root; with NoFollow in flag a link at
+// Dir is a directory that no operation leaves. Its methods are those of os.Root,
+// plus Exchange.
+type Dir interface {
+	// OpenFile follows links within a Root; with NoFollow in flag a link at
 	// the end of name is an error, ELOOP.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Lstat(name string) (fs.FileInfo, error)
 	Readlink(name string) (string, error)
 	Symlink(target, name string) error
 	Link(oldname, newname string) error
-	Mkdir(name string, perm fs.FileMode) error
 	Rename(oldname, newname string) error
 	// Exchange swaps what two names are of, as one thing. Where the system
 	// cannot, it is errors.ErrUnsupported.
 	Exchange(oldname, newname string) error
 	Remove(name string) error
+	Lchown(name string, uid, gid int) error
+	Close() error
+}
+
+// Root is a Dir that takes the names of what lies below it at any depth.
+type Root interface {
+	Dir
+	// Name is the directory's absolute path.
+	Name() string
+	Mkdir(name string, perm fs.FileMode) error
 	// Chmod follows a link at the end of name, within the root.
 	Chmod(name string, mode fs.FileMode) error
-	Lchown(name string, uid, gid int) error
 	// SyncDir makes the names in directory name outlive a power cut. A file
 	// system that cannot sync directories is not an error.
 	SyncDir(name string) error
-	Close() error
 }
 
 // Open opens the directory dir, which must exist, as a Root.
@@ -73,6 +78,19 @@ func Open(dir string) (Root, error) {
 }
 
 type osRoot struct{ *os.Root }
+
+// OpenDir opens directory name of r, for work on many names right in it: it takes
+// those alone, and follows no link at all (on Linux; elsewhere none that leads
+// out of it). Opening directory after directory is most of the cost of an operation by
+// a whole name. ok is false where it cannot be had; then r does as well.
+func OpenDir(r Root, name string) (d Dir, ok bool) {
+	o, ok := r.(osRoot)
+	if !ok {
+		return nil, false // a test's
+	}
+	d, err := openDir(o.Root, name)
+	return d, err == nil
+}
 
 func (r osRoot) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := r.Root.OpenFile(name, flag, perm)
@@ -108,12 +126,7 @@ func (r osRoot) Exchange(oldname, newname string) error {
 		return err
 	}
 	defer to.Close()
-	return ExchangeIn(from, path.Base(oldname), to, path.Base(newname))
-}
-
-// ExchangeIn is Exchange for names in directories that are open already.
-func ExchangeIn(from *os.File, oldname string, to *os.File, newname string) error {
-	if err := exchange(from, oldname, to, newname); err != nil {
+	if err := exchangeIn(from, path.Base(oldname), to, path.Base(newname)); err != nil {
 		return &os.LinkError{Op: "exchange", Old: oldname, New: newname, Err: err}
 	}
 	return nil

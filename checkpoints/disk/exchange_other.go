@@ -7,4 +7,4 @@ import (
 	"os"
 )
 
-func exchange(*os.File, string, *os.File, string) error { return errors.ErrUnsupported }
+func exchangeIn(*os.File, string, *os.File, string) error { return errors.ErrUnsupported }
