@@ -46,6 +46,7 @@ func (w *Workspace) Act(ctx context.Context, in Intent, recovering bool) Outcome
 		a.remove()
 	}
 	a.finish()
+	clear(in.seen) // the caller keeps the intent
 	return a.outcome()
 }
 

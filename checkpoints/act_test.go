@@ -64,8 +64,12 @@ func become(t testing.TB, base string, tr tree) {
 
 // plan looks and decides.
 func (r *rewind) plan(on OnConflict) Plan {
-	for i := range r.touched {
-		r.touched[i].Now = r.w.Look(r.touched[i].Path)
+	paths := make([]string, len(r.touched))
+	for i, t := range r.touched {
+		paths[i] = t.Path
+	}
+	for i, now := range r.w.LookAll(paths) {
+		r.touched[i].Now = now
 	}
 	return NewPlan(r.touched, on, func(s State) ([]byte, error) { return r.w.blobs.Get(s.Digest, 0) })
 }

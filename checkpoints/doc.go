@@ -15,17 +15,17 @@
 // A rewind is a plan, then an act. NewPlan is a pure function from what is
 // known of each path to steps and failures: the decision table. It sees only
 // paths that the session's own turns touched; what is not in its input cannot
-// be harmed. Prepare verifies every content the plan needs, saves the present,
-// and fixes the temporary names. The caller then makes the prepared plan (the
-// intent) durable and calls Act, which can be called again with the same
-// intent after a crash at any point: it finishes what was begun.
+// be harmed. Prepare sees that every content the plan needs is there, saves the
+// present, and fixes the temporary names. The caller then makes the prepared
+// plan (the intent) durable and calls Act, which can be called again with the
+// same intent after a crash at any point: it finishes what was begun.
 //
-// Act goes through the whole plan in phases, so that a full disk is met before
-// anything has changed:
+// Act goes through the whole plan in phases, so that a full disk or a damaged
+// content is met before anything has changed:
 //
 //	open        directories that do not let their owner write are opened for the time
 //	take stock  when recovering: how far did the last Act come? (see takeStock)
-//	stage       all new contents, under temporary names, synced
+//	stage       all new contents, verified, under temporary names, synced
 //	set aside   what is of another kind than what shall come, under a temporary name
 //	place       each path is looked at once more, then swapped with the new file and
 //	            looked at again (see supplant), or made over nobody where nothing was

@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// each calls f for 0 … n-1, several at a time where there are many, and then
-// in the order of their paths, so that neighbours share a directory that is open.
+// each calls f for 0 … n-1, several at a time where there are many. Each worker
+// then goes by the order of their paths, so that neighbours share a directory that
+// is open.
 func each(n int, path func(i int) string, f func(h *handle, i int)) {
 	workers := min(runtime.GOMAXPROCS(0), 8)
 	if n < 64 || workers < 2 {

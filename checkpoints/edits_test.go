@@ -24,6 +24,18 @@ func codes(base string, failed []Failure) map[string]Code {
 	return out
 }
 
+// settle waits until what is in a workspace is old enough that Prepare's look
+// counts, where it ever does.
+func settle(t *testing.T, base string) {
+	t.Helper()
+	for name := range treeOf(t, base) {
+		info, err := os.Lstat(base + "/" + name)
+		require.NoError(t, err)
+		s := stampOf(info)
+		require.Eventually(t, func() bool { return s.ctime == 0 || s.settled(time.Now()) }, time.Minute, time.Millisecond, name)
+	}
+}
+
 // What the user does between the last word of the plan and the act is seen,
 // kept and told.
 func TestAnEditAtTheLastMomentIsKept(t *testing.T) {
@@ -118,8 +130,8 @@ func TestAnEditAtTheLastMomentIsKept(t *testing.T) {
 				t.Parallel()
 				w, base := workspace(t, c.a)
 				r := turn(t, w, base, c.a, c.b)
-				if trusted { // old enough that Prepare's look counts
-					time.Sleep(60 * time.Millisecond)
+				if trusted {
+					settle(t, base)
 				}
 				p := r.plan(Keep)
 				in, failed, err := w.Prepare(t.Context(), p)

@@ -29,7 +29,8 @@ func (w *Workspace) Look(path string) Sight {
 }
 
 // LookAll looks at every path, several at a time. It is much faster than as
-// many calls of Look: parents are looked at once.
+// many calls of Look: parents are looked at once. What it has seen is kept for
+// the Prepare or Verify of the plan that is made of it, which comes next.
 func (w *Workspace) LookAll(paths []string) []Sight {
 	sights, views := make([]Sight, len(paths)), make([]view, len(paths))
 	dirs := newParents()
@@ -221,22 +222,11 @@ func (p place) viewSelf(take taker) (view, error) {
 // take reads the file that info is of through take. errChanged: something else
 // has its name now, or it changed while it was read.
 func (p place) take(info fs.FileInfo, take taker) (State, fs.FileInfo, error) {
-	f, err := p.open(openFile, 0)
+	f, before, err := p.openSame(info)
 	if err != nil {
-		// A link that came there in between may lead to any error.
-		if now, lerr := p.lstat(); lerr == nil && !sameThing(info, now) {
-			err = errChanged
-		}
 		return State{}, nil, err
 	}
 	defer f.Close()
-	before, err := f.Stat()
-	if err != nil {
-		return State{}, nil, err
-	}
-	if !sameThing(info, before) {
-		return State{}, nil, errChanged
-	}
 	s, err := take(f, before.Size())
 	if err != nil {
 		return State{}, nil, err
@@ -250,6 +240,28 @@ func (p place) take(info fs.FileInfo, take taker) (State, fs.FileInfo, error) {
 	}
 	s.Mode = modeOf(after)
 	return s, after, nil
+}
+
+// openSame opens the file that info is of. errChanged: something else has its
+// name now, or it has changed.
+func (p place) openSame(info fs.FileInfo) (disk.File, fs.FileInfo, error) {
+	f, err := p.open(openFile, 0)
+	if err != nil {
+		// A link that came there in between may lead to any error.
+		if now, lerr := p.lstat(); lerr == nil && !sameThing(info, now) {
+			err = errChanged
+		}
+		return nil, nil, err
+	}
+	now, err := f.Stat()
+	if err == nil && !sameThing(info, now) {
+		err = errChanged
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, now, nil
 }
 
 // lister lists what is below a directory.

@@ -13,7 +13,7 @@ import (
 // round, so going through them until nothing changes is enough. implied are
 // directories that should be gone but hold something that comes back: they are as
 // they should be. lost are paths that failed already; a directory that is one of
-// them goes with nothing.
+// them goes with nothing. The steps become prune's own.
 func prune(steps []Step, lost map[string]bool, sight func(path string) *Sight) (good []Step, implied []string, failed []Failure) {
 	wanted := wantedDirs(steps)
 	good = filter(steps, func(s *Step) bool {
@@ -42,7 +42,6 @@ func prune(steps []Step, lost map[string]bool, sight func(path string) *Sight) (
 		return good, implied, failed
 	}
 	isLost := func(p Parent) bool { return p.Absent && lost[p.Path] }
-	good = slices.Clone(good)
 	for i := range good {
 		if slices.ContainsFunc(good[i].Parents, isLost) {
 			good[i].Parents = slices.DeleteFunc(slices.Clone(good[i].Parents), isLost)
@@ -51,22 +50,18 @@ func prune(steps []Step, lost map[string]bool, sight func(path string) *Sight) (
 	return good, implied, failed
 }
 
-// filter returns the steps that keep is true for: steps itself where that is all.
+// filter leaves the steps that keep is true for, in their place.
 func filter(steps []Step, keep func(s *Step) bool) []Step {
-	var good []Step
-	whole := true
+	n := 0
 	for i := range steps {
-		switch keeps := keep(&steps[i]); {
-		case whole && !keeps:
-			good, whole = slices.Clone(steps[:i]), false
-		case !whole && keeps:
-			good = append(good, steps[i])
+		if keep(&steps[i]) {
+			if i != n {
+				steps[n] = steps[i]
+			}
+			n++
 		}
 	}
-	if whole {
-		return steps
-	}
-	return good
+	return steps[:n]
 }
 
 func depth(path string) int { return strings.Count(path, string(os.PathSeparator)) }

@@ -191,8 +191,7 @@ func (w *Workspace) refuse(r *root, rel, given string) error {
 	if r.inGit || namesGit(rel) {
 		return &PathError{given, outsideRoots, "is part of a git repository's own data, which oinod never touches"}
 	}
-	near := within(r.real, w.agentDir) || within(w.agentDir, r.real) // as it hardly ever is
-	if w.agentDir != "" && near && within(w.agentDir, join(r.real, rel)) {
+	if w.agentDir != "" && within(w.agentDir, join(r.real, rel)) {
 		return &PathError{given, outsideRoots, "is in oinod's own directory"}
 	}
 	return nil

@@ -61,7 +61,7 @@ func (p place) dir() string { return path.Dir(p.rel) }
 // sibling is another path of the same root.
 func (p place) sibling(rel string) place {
 	q := place{path: p.root.path(rel), root: p.root, disk: p.disk, rel: rel}
-	if p.in != nil && q.dir() == p.dir() {
+	if p.in != nil && rel != "." && q.dir() == p.dir() {
 		q.in = p.in
 	}
 	return q

@@ -49,8 +49,10 @@ func seenNow(v *view) seen {
 // failures. Nothing in the workspace changes. The error is the blob store's (then
 // nothing was prepared) or ctx's.
 //
-// Contents are verified where they are read, which is when Act stages them,
-// still before any path changes; of a plan that is all or nothing, here as well.
+// What LookAll has seen last, for this very plan, is not looked at again: Act
+// does that. Contents are verified where they are read, which is when Act stages
+// them, still before any path changes. Of a plan that is all or nothing, both is
+// done here as well, so that most of what calls it off leaves no intent.
 func (w *Workspace) Prepare(ctx context.Context, p Plan) (Intent, []Failure, error) {
 	steps, now, failed, err := w.ready(ctx, p.Steps, readying{save: true, verify: p.AllOrNothing, merged: p.Contents})
 	if err != nil {
@@ -73,7 +75,7 @@ func (w *Workspace) Verify(steps []Step) (good []Step, failed []Failure) {
 // readying is what ready does besides looking.
 type readying struct {
 	save   bool // the present is saved, and merged contents are
-	verify bool // contents are read, and not only known to be there
+	verify bool // paths are looked at again, and contents are read and not only known to be there
 	merged map[string][]byte
 }
 
@@ -95,8 +97,9 @@ func (w *Workspace) ready(ctx context.Context, steps []Step, how readying) ([]St
 		if r.err = ctx.Err(); r.err != nil {
 			return
 		}
-		if was := last[r.step.Path]; was != nil && was.trusted && (!how.save || w.blobs.Has(was.state.Digest)) {
-			// It was looked at a moment ago, and is in the store.
+		was := last[r.step.Path]
+		if was != nil && was.trusted && !how.verify && w.blobs.Has(was.state.Digest) {
+			// It was looked at a moment ago, and is in the store. Act looks again.
 			r.seen, r.sight = *was, Sight{State: was.state}
 		} else {
 			v, err := w.inspect(r.step, dirs, h, how.save)

@@ -250,18 +250,17 @@ func (a *act) placeOne(j *job, h *handle) {
 // chmod changes the mode of the file that v is of, durably, and of no other
 // that came under its name.
 func (p place) chmod(v view, mode uint32) error {
-	f, err := p.open(openFile, 0)
+	if v.info == nil {
+		return ErrAppeared
+	}
+	f, _, err := p.openSame(v.info)
+	if errors.Is(err, errChanged) {
+		return ErrAppeared
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if v.info == nil || !sameThing(info, v.info) {
-		return ErrAppeared
-	}
 	if err := f.Chmod(fileMode(mode)); err != nil {
 		return err
 	}

@@ -18,8 +18,6 @@ var fullErrors = []error{unix.ENOSPC, unix.EDQUOT}
 const (
 	openFile = os.O_RDONLY | unix.O_NONBLOCK
 	openDir  = os.O_RDONLY | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_DIRECTORY
-	// Without O_NONBLOCK, os asks four times how the file blocks.
-	makeFile = os.O_WRONLY | os.O_CREATE | os.O_EXCL | unix.O_NONBLOCK
 )
 
 // identOf says which file info is of.

@@ -12,7 +12,6 @@ var fullErrors = []error{syscall.Errno(39), syscall.Errno(112)} // ERROR_HANDLE_
 const (
 	openFile = os.O_RDONLY
 	openDir  = os.O_RDONLY
-	makeFile = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 )
 
 func processUmask() uint32         { return 0o022 }

@@ -299,7 +299,7 @@ func (p place) makeParents(v view) (made []string, err error) {
 // writes and the mode of s. It belongs to to where that is somebody and the
 // process may give files away. After an error nothing is there.
 func (p place) stage(s State, to owner, fill func(io.Writer) error, sync bool) error {
-	f, err := p.open(makeFile, fileMode(s.Mode).Perm())
+	f, err := p.open(os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode(s.Mode).Perm())
 	if err != nil {
 		return err
 	}

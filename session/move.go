@@ -119,6 +119,9 @@ func (m *move) run() (RewindResult, error) {
 	isDone := setOf(done.Done)
 	steps := slices.DeleteFunc(slices.Clone(intent.Steps), func(s checkpoints.Step) bool { return !isDone[s.Path] })
 	m.fill(steps, append(failed, outcome.Failed...))
+	if !m.undid {
+		return *res, nil
+	}
 	kind, what := "rewound", map[string]any{"restored": res.Restored, "deleted": res.Deleted, "failed": noNil(res.Failed)}
 	if m.redo != nil {
 		kind = "redone"

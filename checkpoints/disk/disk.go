@@ -3,8 +3,9 @@
 //
 // A Root is one directory: the agent directory, or a root of a workspace.
 // Names are slash-separated and relative to it, and no operation leaves it,
-// whatever links lie below it: the real one is an os.Root. Nothing in oinod
-// writes a file in any other way.
+// whatever links lie below it: the real one is an os.Root, and on Linux a Dir of it goes
+// by names in a directory that the Root has opened. Nothing in oinod writes a file in any
+// other way.
 //
 // Durability is explicit. A File's bytes outlive a power cut after Sync; a
 // name (made, renamed or removed) outlives it after SyncDir of the directory
@@ -79,10 +80,11 @@ func Open(dir string) (Root, error) {
 
 type osRoot struct{ *os.Root }
 
-// OpenDir opens directory name of r, for work on many names right in it: it takes
-// those alone, and follows no link at all (on Linux; elsewhere none that leads
-// out of it). Opening directory after directory is most of the cost of an operation by
-// a whole name. ok is false where it cannot be had; then r does as well.
+// OpenDir opens directory name of r, through links within r, for work on many names
+// right in it. It takes those alone, and follows no link at the end of one (on
+// Linux; elsewhere none that leads out of it). Opening directory after directory is most
+// of the cost of an operation by a whole name. ok is false where it cannot be had; then
+// r does as well.
 func OpenDir(r Root, name string) (d Dir, ok bool) {
 	o, ok := r.(osRoot)
 	if !ok {
