@@ -28,16 +28,16 @@ func (b *box) another() *box {
 }
 
 // besides calls f with a box for a tracked session and one for another that
-// tracks nothing beside it: in one process, and in two.
+// tracks nothing beside it: in one process, in memory or not, and in two.
 func besides(t *testing.T, f func(t *testing.T, b, o *box, beside *Session)) {
-	for _, where := range []string{"here", "another process"} {
+	for _, where := range []string{"here", "in memory", "another process"} {
 		t.Run(where, func(t *testing.T) {
 			b := newBox(t)
 			o := b
 			if where == "another process" {
 				o = b.another()
 			}
-			f(t, b, o, o.create(false))
+			f(t, b, o, o.create(where == "in memory"))
 		})
 	}
 }

@@ -82,10 +82,11 @@ func (s *Session) act(ctx context.Context, in checkpoints.Intent, recovering boo
 
 // claims is what a session with tracking "files" tells those with tracking
 // "workspace" with, where their roots overlap its own; nil without an agent
-// directory, and of a session in memory, of which nothing is to be in that.
+// directory. Of a session in memory those of this process alone are told, since
+// nothing of it is to be in that.
 func (s *Session) claims() *workspace.Claimant {
-	if s.tracking == Workspace || s.inMemory {
-		return nil // the one's captures tell
+	if s.tracking == Workspace {
+		return nil // its captures tell
 	}
 	s.mu.RLock()
 	c, dirs, open := s.claimant, s.state.dirs, s.state.open != nil && !s.state.closed
@@ -97,7 +98,11 @@ func (s *Session) claims() *workspace.Claimant {
 	if err != nil {
 		return nil
 	}
-	c = store.Claimant(s.id, append([]string{s.cwd}, dirs...), open)
+	claimant := store.Claimant
+	if s.inMemory {
+		claimant = store.ClaimantInMemory
+	}
+	c = claimant(s.id, append([]string{s.cwd}, dirs...), open)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -49,7 +49,7 @@ func TestAStoreOfFormat1IsRead(t *testing.T) {
 	require.Equal(t, frozenID, infos[0].ParentSessionID)
 	require.Equal(t, Info{
 		SessionID: frozenID, Cwd: "/srv/project", AdditionalDirectories: []string{"/srv/other"}, Title: "A frozen session",
-		CreatedAt: 1796007610952, UpdatedAt: 1796007611089, Entries: 6, Size: 7740,
+		CreatedAt: 1796007610952, UpdatedAt: 1796007611089, Entries: 6, Checkpoints: 2, Size: 7740,
 		FirstUserMessage: "first: naïve ☃", LastUserMessage: "another second",
 	}, infos[1])
 	v := b.view(frozenID)

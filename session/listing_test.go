@@ -78,16 +78,18 @@ func TestAListingTellsOfTheActiveBranch(t *testing.T) {
 	require.Equal(t, "set", b.listed().Title)
 }
 
-// A summary that another version has cached is not taken for one of ours.
+// A summary that another version has cached is not taken for one of ours: what
+// an older one has not told is not nothing.
 func TestASummaryOfAnotherVersionIsNotRead(t *testing.T) {
 	s := newShop(t, 3)
 	want, _ := s.list()
+	require.Equal(t, 1, want[0].Checkpoints)
 	b, err := os.ReadFile(s.cache())
 	require.NoError(t, err)
 	var old []byte
 	for line := range strings.Lines(string(b)) {
 		object := string(mustDecode(t, []byte(line)))
-		old = append(old, mustEncode(t, strings.Replace(object, `"version":2,`, "", 1))...)
+		old = append(old, mustEncode(t, strings.NewReplacer(`"version":3`, `"version":2`, `,"checkpoints":1`, "").Replace(object))...)
 	}
 	require.NoError(t, os.WriteFile(s.cache(), old, 0o600))
 	s.next()

@@ -60,10 +60,11 @@ type CreateParams struct {
 	Agent                 string // of a wrapped session
 }
 
-// Stats counts what the agent directory holds.
+// Stats counts the sessions that a listing shows, and what the agent directory
+// holds.
 type Stats struct {
 	Sessions    int   `json:"sessions"`
-	Checkpoints int   `json:"checkpoints"` // of the sessions open here
+	Checkpoints int   `json:"checkpoints"` // of all these sessions
 	Blobs       int   `json:"blobs"`
 	Bytes       int64 `json:"bytes"`
 }
@@ -350,28 +351,20 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 // Stats counts.
 func (r *Registry) Stats(ctx context.Context) (Stats, error) {
 	var st Stats
-	r.mu.Lock()
-	for _, s := range r.open {
-		s.mu.RLock()
-		st.Checkpoints += len(s.state.listed())
-		s.mu.RUnlock()
-		if s.inMemory {
-			st.Sessions++
-		}
+	if err := r.EachInfo(ctx, "", func(i Info) error {
+		st.Sessions++
+		st.Checkpoints += i.Checkpoints
+		return nil
+	}); err != nil {
+		return st, err
 	}
-	r.mu.Unlock()
-	root, store, err := r.agentDir(false)
+	_, store, err := r.agentDir(false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, nil
 	}
 	if err != nil {
 		return st, storageError("the agent directory "+r.dir+" cannot be read", err)
 	}
-	places, err := logPlaces(root)
-	if err != nil {
-		return st, storageError("the sessions cannot be listed", err)
-	}
-	st.Sessions += len(places)
 	if st.Blobs, st.Bytes, err = store.Stats(); err != nil {
 		return st, storageError("the kept contents cannot be counted", err)
 	}

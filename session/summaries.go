@@ -31,7 +31,7 @@ import (
 // one only where its summary is missing, stale, damaged or another log's.
 // Nothing is lost with the file, so nothing about it is ever an error.
 //
-//	{"type":"summary","version":2,"name":…,"size":…,"mtime":…,"at":…,"info":{…},"crc":…}
+//	{"type":"summary","version":3,"name":…,"size":…,"mtime":…,"at":…,"info":{…},"crc":…}
 //
 // A listing is sorted by what stands before the info, which alone is decoded,
 // by hand: of 10,000 sessions a page shows 100.
@@ -57,7 +57,7 @@ const summariesName = "summaries"
 
 // summaryStart begins each line. With what a summary tells of a log the version
 // changes: a line of another one is not read, and the file is written anew.
-const summaryStart = `{"type":"summary","version":2,"name":"`
+const summaryStart = `{"type":"summary","version":3,"name":"`
 
 // of returns the summaries of the logs in dir but for those of the sessions
 // that skip names, reading the logs whose summary is stale.

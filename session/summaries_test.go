@@ -180,6 +180,33 @@ func TestABadCacheIsRebuiltInSilence(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// What is counted is what is listed, open or not, and no log is read for it
+// that a listing would not read.
+func TestStatsCountWhatIsListed(t *testing.T) {
+	s := newShop(t, 3)
+	require.Equal(t, [2]int{3, 3}, s.count())
+	dir := filepath.Dir(s.cache())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "1_cut.jsonl"), []byte(headStart[:9]), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "2_foreign.jsonl"), []byte("hello\n"), 0o600))
+	infos, _ := s.list()
+	require.Len(t, infos, 3)
+	require.Equal(t, [2]int{3, 3}, s.count(), "an unfinished log and one that is not ours are none")
+
+	s.prompt(s.get(infos[0].SessionID), "more")
+	s.prompt(s.create(true), "in memory")
+	s.faults.reads()
+	require.Equal(t, [2]int{4, 5}, s.count())
+	require.Empty(t, s.faults.reads())
+}
+
+// count is how many sessions and checkpoints Stats tells of.
+func (s *shop) count() [2]int {
+	s.t.Helper()
+	st, err := s.reg.Stats(s.t.Context())
+	require.NoError(s.t, err)
+	return [2]int{st.Sessions, st.Checkpoints}
+}
+
 func flip(b []byte, i int) []byte {
 	b = bytes.Clone(b)
 	b[i] ^= 1

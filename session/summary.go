@@ -24,9 +24,10 @@ type Info struct {
 	Cwd                   string   `json:"cwd"`
 	AdditionalDirectories []string `json:"additionalDirectories,omitempty"`
 	Title                 string   `json:"title,omitempty"`
-	CreatedAt             int64    `json:"createdAt"`      // epoch milliseconds
-	UpdatedAt             int64    `json:"updatedAt"`      // of its newest entry, change or rewind
-	Entries               int      `json:"entries"`        // of the active branch, as are the two messages
+	CreatedAt             int64    `json:"createdAt"` // epoch milliseconds
+	UpdatedAt             int64    `json:"updatedAt"` // of its newest entry, change or rewind
+	Entries               int      `json:"entries"`   // of the active branch, as are the two messages
+	Checkpoints           int      `json:"checkpoints,omitempty"`
 	Size                  int64    `json:"size,omitempty"` // bytes of its log as it lies on disk
 	FirstUserMessage      string   `json:"firstUserMessage,omitempty"`
 	LastUserMessage       string   `json:"lastUserMessage,omitempty"`
@@ -56,7 +57,7 @@ func (st *state) info() Info {
 		SessionID: st.head.ID, Cwd: st.head.Cwd, AdditionalDirectories: st.dirs, Title: st.shownTitle(),
 		CreatedAt: st.head.CreatedAt, UpdatedAt: max(st.head.CreatedAt, st.active),
 		ParentSessionID: st.head.ParentSessionID, Agent: st.head.Agent, ImportedFrom: st.head.ImportedFrom,
-		AgentSessionIDs: st.agentIDs(), AgentRenamed: st.renamed(),
+		AgentSessionIDs: st.agentIDs(), AgentRenamed: st.renamed(), Checkpoints: len(st.listed()),
 	}
 	if n := st.leaf; n != nil {
 		i.Entries, i.FirstUserMessage, i.LastUserMessage = n.depth, n.firstMsg, n.lastMsg

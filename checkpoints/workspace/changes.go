@@ -110,6 +110,13 @@ func (t *tree) changes(session string, from, to RootMark) ([]Changed, error) {
 	s.from = a
 	s.open = t.turnsBefore(slices.IndexFunc(t.captures, func(c capture) bool { return c.Seq == a.Seq }))
 	(&capture{captureLine: a.captureLine}).turns(s.open) // what came after it is told by lines
+	var before []unwritten
+	before, s.unwritten = t.unwrittenAt(a)
+	for _, u := range before {
+		if l, ok := u.line.(*turnLine); ok {
+			l.turns(s.open, u.after)
+		}
+	}
 	if err := t.scan(a.end, b.end, s.line); err != nil {
 		return nil, err
 	}
@@ -134,7 +141,10 @@ type story struct {
 	last    uint64            // the last capture's number
 	parts   gather            // of the capture that is read
 	claims  []owned           // since the last one that looked at their paths
+	passed  int               // lines of claims since the last capture
 	from    *capture          // where it begins
+
+	unwritten []unwritten // what comes yet
 }
 
 // owned is a claim and whose it is.
@@ -160,7 +170,21 @@ func (f *facts) tells(rel string, p *course) bool {
 	return f.looked(rel) && (something(p.links[0].Before) || slices.ContainsFunc(p.links, func(l Link) bool { return something(l.After) }))
 }
 
+// line takes a line of the journal, behind what was told before it and not written.
 func (s *story) line(line any, _ journal.Pos) error {
+	for len(s.unwritten) > 0 && s.unwritten[0].precedes(line, s.last, s.passed) {
+		if err := s.take(s.unwritten[0].line); err != nil {
+			return err
+		}
+		s.unwritten = s.unwritten[1:]
+	}
+	if _, is := line.(*claimLine); is {
+		s.passed++
+	}
+	return s.take(line)
+}
+
+func (s *story) take(line any) error {
 	switch l := line.(type) {
 	case *partLine:
 		return s.parts.part(l)
@@ -220,7 +244,7 @@ func (s *story) capture(l *captureLine) error {
 	}
 	s.claims = later
 	(&capture{captureLine: *l}).turns(s.open)
-	s.last = l.Seq
+	s.last, s.passed = l.Seq, 0
 	clear(s.met)
 	return nil
 }
@@ -310,7 +334,10 @@ func (t *tree) turnOpen(session string, seq uint64) bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(t.unwritten, func(u unwritten) bool {
+		l, turn := u.line.(*turnLine)
+		return turn && u.journal == t.head.ID && u.after >= seq && l.Session == session && !l.Begin
+	})
 }
 
 // step brings the path to a state by a link, unless it is there.

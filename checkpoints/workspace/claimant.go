@@ -19,10 +19,11 @@ import (
 // so that they do not take that for theirs. It walks and makes nothing: where
 // no tree overlaps, it costs one look for trees. It is safe for concurrent use.
 type Claimant struct {
-	session string
-	store   *Store
-	roots   []claimRoot
-	real    []string // theirs
+	session  string
+	store    *Store
+	roots    []claimRoot
+	real     []string // theirs
+	inMemory bool     // nothing of it is written
 
 	mu     sync.Mutex
 	turn   bool
@@ -179,7 +180,7 @@ type Heard struct {
 func (c *Claimant) Heard(ctx context.Context) ([]Heard, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.told) == 0 {
+	if len(c.told) == 0 || c.inMemory {
 		return nil, nil
 	}
 	var all []Heard
@@ -324,7 +325,14 @@ func (c *Claimant) with(ctx context.Context, anew bool, f func([]hearer) error) 
 				continue
 			}
 			defer unlock()
-			trees = append(trees, openTree{t})
+			if c.inMemory {
+				trees = append(trees, quietTree{openTree{t}})
+			} else {
+				trees = append(trees, openTree{t})
+			}
+			continue
+		}
+		if c.inMemory {
 			continue
 		}
 		unlock, err := o.lock(ctx)

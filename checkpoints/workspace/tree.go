@@ -38,6 +38,8 @@ type tree struct {
 	lost     string   // why captures that were promised are gone, until it is told
 	queued   [][]byte // releases to be written with the next lines
 
+	unwritten []unwritten // in order
+
 	walk      uint32   // number of the last walk of this process
 	walkRules *rules   // what it found; nil if it failed
 	walkHeld  []string // the held rules that it followed
@@ -49,8 +51,9 @@ var errOther = errors.New("another journal")
 // capture is what the journal says of one capture, but for its records.
 type capture struct {
 	captureLine
-	end   int64      // of its line
-	after []turnLine // turns that began or ended elsewhere since, before the next
+	end    int64      // of its line
+	after  []turnLine // turns that began or ended elsewhere since, before the next
+	claims int        // lines of claims since, before the next
 }
 
 // reset forgets everything that came from the journal.
@@ -200,6 +203,10 @@ func (t *tree) foldLine(line any, pos journal.Pos) error {
 	case *turnLine:
 		if last := t.last(); last != nil {
 			last.after = append(last.after, *l)
+		}
+	case *claimLine:
+		if last := t.last(); last != nil {
+			last.claims++
 		}
 	case *releaseLine:
 		t.foldRelease(l)
