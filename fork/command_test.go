@@ -39,10 +39,13 @@ func TestACommandsEndIsItsAnswer(t *testing.T) {
 		"empty object":         {body: "echo '{}'"},
 		"says go on":           {body: `echo '{"cancel":false,"reason":"looked at it"}'`},
 		"unknown fields":       {body: `echo '{"cancel":false,"note":1}'`},
+		"names are exact":      {body: `echo '{"CANCEL":true,"Reason":"no"}'`},
+		"also beside them":     {body: `echo '{"cancel":false,"Cancel":true}'`},
 		"stderr is no answer":  {body: "echo careful >&2"},
 		"exit 0 left somebody": {body: "sleep 30 & echo '{}'"},
 
 		"says cancel":         {body: `echo '{"cancel":true,"reason":"dirty tree"}'`, cancel: true, reason: "dirty tree"},
+		"names are exact too": {body: `echo '{"cancel":true,"reason":"dirty tree","Cancel":false,"REASON":1}'`, cancel: true, reason: "dirty tree"},
 		"cancel, no reason":   {body: `echo '{"cancel":true}'`, cancel: true, reason: "the session_before_fork hook %s cancelled and gave no reason"},
 		"exit 2":              {body: "cat >/dev/null; echo '  dirty tree' >&2; exit 2", cancel: true, reason: "dirty tree"},
 		"exit 2, not UTF-8":   {body: `printf 'dirty \377tree' >&2; exit 2`, cancel: true, reason: "dirty \uFFFDtree"},

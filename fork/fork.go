@@ -34,6 +34,7 @@ package fork
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,6 +74,23 @@ type Event struct {
 type Answer struct {
 	Cancel bool   `json:"cancel"`
 	Reason string `json:"reason"`
+}
+
+// UnmarshalJSON takes what the exact names say: encoding/json by itself would
+// take {"CANCEL":true} for an answer that cancels.
+func (a *Answer) UnmarshalJSON(b []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return err
+	}
+	for name, to := range map[string]any{"cancel": &a.Cancel, "reason": &a.Reason} {
+		if value, ok := members[name]; ok {
+			if err := json.Unmarshal(value, to); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Forked is what a session_fork handler is told, once, after success.

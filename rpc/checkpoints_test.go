@@ -84,6 +84,7 @@ func TestTheClientIsAskedBeforeAFork(t *testing.T) {
 		"goes on":        {`"result":{}`, ``},
 		"says nothing":   {`"result":null`, ``},
 		"cancels":        {`"result":{"cancel":true,"reason":"user said no"}`, `user said no`},
+		"misspells it":   {`"result":{"CANCEL":true}`, ``},
 		"fails":          {`"error":{"code":1,"message":"dirty tree"}`, `the client answered with an error: dirty tree`},
 		"is not clear":   {`"result":{"cancel":"maybe"}`, `cancel`},
 		"never answers":  {``, `did not answer within 10m0s`},
