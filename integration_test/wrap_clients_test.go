@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -54,26 +53,11 @@ func TestACPXThroughWrap(t *testing.T) {
 	store := t.TempDir()
 	bin, err := binary()
 	require.NoError(t, err)
-	acpx := func(args ...string) string {
-		t.Helper()
-		agent := bin + " wrap --"
-		for _, a := range fakeCommand(t, "store="+store) {
-			agent += " " + a
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-		defer cancel()
-		all := append([]string{filepath.Join(modules, ".bin", "acpx"), "--cwd", b.work, "--approve-all", "--ttl", "1", "--timeout", "20", "--agent", agent}, args...)
-		for {
-			cmd := exec.CommandContext(ctx, "node", all...)
-			cmd.Env = b.clientEnvironment()
-			out, err := cmd.CombinedOutput()
-			if err != nil && ctx.Err() == nil && strings.Contains(string(out), "Queue owner is shutting down") {
-				continue // its own process of the prompt before, which takes nothing more
-			}
-			require.NoError(t, err, "acpx %v: %s", args, out)
-			return string(out)
-		}
+	agent := bin + " wrap --"
+	for _, a := range fakeCommand(t, "store="+store) {
+		agent += " " + a
 	}
+	acpx := b.acpx(modules, agent)
 	b.write("a.txt", "before\n")
 	acpx("sessions", "new")
 	require.Contains(t, acpx("prompt", "write a.txt after\nsay HEARD"), "HEARD")
@@ -93,6 +77,7 @@ func TestACPXThroughWrap(t *testing.T) {
 	require.Equal(t, "before\n", b.read("a.txt"))
 	free()
 	require.NotContains(t, acpx("prompt", "told"), "HEARD")
+	free()
 }
 
 // TestGoSDKThroughWrap lets the typed client of the Go SDK talk to a wrapped
