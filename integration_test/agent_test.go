@@ -37,7 +37,7 @@ import (
 //	fswrite PATH TEXT     has the client write it
 //	ask PATH              asks for permission with a diff, and writes if it gets it
 //	hang                  works until it is cancelled
-//	wait FILE             works until there is such a file
+//	wait GATE             works until the gate is opened: see gate
 //	mode                  says the session's mode
 //	told                  says all that the model was told in this session
 //	fail                  answers with an error, and forgets the message
@@ -55,6 +55,17 @@ func init() {
 
 // seen is what the scripted agent asks to know how far its messages got.
 const seen = "fake/seen"
+
+// gate is what a scripted agent waits for, and opens it.
+func (b *box) gate() (path string, open func()) {
+	path = filepath.Join(b.out, "gate")
+	require.NoError(b.t, syscall.Mkfifo(path, 0o600))
+	return path, func() {
+		f, err := os.OpenFile(path, os.O_RDWR, 0) // waits for nobody
+		require.NoError(b.t, err)
+		b.t.Cleanup(func() { f.Close() })
+	}
+}
 
 // fakeCommand is the command line of a scripted agent.
 func fakeCommand(t testing.TB, options ...string) []string {
@@ -378,6 +389,9 @@ func (f *fake) turn(id json.RawMessage, s *fakeSession, prompt []json.RawMessage
 		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"state_update","state":"idle","stopReason":%q}`, reason))
 		return
 	}
+	if reason == "huge" {
+		reason, said = "end_turn", `,"_meta":"`+strings.Repeat("x", 64<<20)+`"`
+	}
 	f.answer(id, fmt.Sprintf(`{"stopReason":%q, "usage":{"totalTokens":1}%s}`, reason, said))
 }
 
@@ -409,6 +423,8 @@ func (f *fake) do(s *fakeSession, line string, cancelled chan struct{}) (stop st
 	case "fail":
 		s.History = s.History[:len(s.History)-1]
 		return "failed"
+	case "huge":
+		return "huge"
 	case "forget":
 		return "forgotten"
 	case "tool", "named":
@@ -417,6 +433,8 @@ func (f *fake) do(s *fakeSession, line string, cancelled chan struct{}) (stop st
 		if words[0] == "named" {
 			f.ask(seen, fmt.Sprintf(`{"sessionId":%q}`, s.ID))
 		}
+	case "diff": // and it is done
+		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"tool_call_update","toolCallId":%q,"status":"completed","content":[{"type":"diff","path":%q,"oldText":null,"newText":"x"}]}`, args[0], path(1)))
 	case "done":
 		f.update(s.ID, fmt.Sprintf(`{"sessionUpdate":"tool_call_update","toolCallId":%q,"status":"completed"}`, args[0]))
 	case "write":
@@ -443,11 +461,9 @@ func (f *fake) do(s *fakeSession, line string, cancelled chan struct{}) (stop st
 		<-cancelled
 		return "cancelled"
 	case "wait":
-		for {
-			if _, err := os.Stat(path(0)); err == nil {
-				break
-			}
-			time.Sleep(2 * time.Millisecond)
+		var gate *os.File
+		if gate, err = os.Open(path(0)); err == nil { // when it is opened for writing too
+			err = gate.Close()
 		}
 	case "mode":
 		f.says(s, s.Mode)

@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -574,4 +576,130 @@ func TestWrapRewindsAnAgentOnServe(t *testing.T) {
 	require.Contains(t, entries, "first")
 	require.Contains(t, entries, "another")
 	require.NotContains(t, entries, "second")
+}
+
+// point names a message of either side as a client does that has its own ids.
+func point(text string) map[string]any {
+	return map[string]any{"messageId": "mine", "messageFingerprint": fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))), "messageOccurrence": 1}
+}
+
+// kept is the conversation as the log has it.
+func (k *talking) kept(session string) string {
+	k.t.Helper()
+	return string(k.call("_oino/entries", map[string]any{"sessionId": session}))
+}
+
+// A client may have the agent go back without us. The log follows, and the files
+// of what was left can still be rewound.
+func TestWrapFollowsAClientThatRewindsTheAgentItself(t *testing.T) {
+	t.Parallel()
+	two := "say TWO\nnamed c edit b.txt\nwrite b.txt two\ndone c\nsay so"
+	for _, tracking := range []string{"--track=files", "--track=workspace"} {
+		t.Run(tracking, func(t *testing.T) {
+			t.Parallel()
+			k := talkTo(t, append(ownWays[1].options, tracking, "caps={"+plainCaps+"}")...)
+			k.three()
+			rewind := map[string]any{"sessionId": k.s, "beforeMessage": point(two), "resumeAtMessage": point("ONE")}
+			require.True(t, field[bool](t, k.call("_session/rewind", rewind), "rewound"))
+			require.Contains(t, k.kept(k.s), "ONE")
+			require.NotContains(t, k.kept(k.s), "TWO")
+			require.Len(t, k.entries(k.s), 1)
+			require.Equal(t, "two\n", k.read("b.txt"))
+
+			fork := field[string](t, k.call("_oino/fork", map[string]any{"sessionId": k.s}), "sessionId")
+			told := k.told(fork)
+			require.Contains(t, told, recapped)
+			require.Contains(t, told, "ONE")
+			require.NotContains(t, told, "TWO")
+
+			k.restart()
+			told = k.told(k.s, "say FOUR")
+			require.Contains(t, told, "say ONE")
+			require.NotContains(t, told, "TWO")
+			require.NotContains(t, told, recapped)
+			require.Len(t, k.asked("_session/rewind"), 1, "the client's own")
+			k.rewind(1)
+			require.Contains(t, k.told(k.s, "say FIVE"), "say ONE")
+			require.Len(t, k.asked("_session/rewind"), 2)
+			k.rewind(0)
+			require.NoFileExists(t, k.path("b.txt"))
+			require.Zero(t, k.exit())
+		})
+	}
+}
+
+// What the agent did not do, or where to nobody knows, changes nothing.
+func TestWrapStaysWhereTheAgentDidNotGoBack(t *testing.T) {
+	t.Parallel()
+	k := talkTo(t, append(ownWays[1].options, "refuses=false")...)
+	k.three()
+	for _, text := range []string{"say THREE", "never said"} {
+		rewind := map[string]any{"sessionId": k.s, "beforeMessage": point(text), "resumeAtMessage": point("TWO")}
+		require.False(t, field[bool](t, k.call("_session/rewind", rewind), "rewound"))
+	}
+	require.Contains(t, k.kept(k.s), "THREE")
+	require.Contains(t, k.told(k.s), "THREE")
+	require.Zero(t, k.exit())
+}
+
+// A client may have the agent fork at a message without us: the fork has what
+// comes before.
+func TestWrapFollowsAClientThatForksTheAgentAtAMessage(t *testing.T) {
+	t.Parallel()
+	for _, way := range ownWays[3:] {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			k := talkTo(t, way.options...)
+			from := k.heardSoFar()
+			k.turn(k.s, "say ONE")
+			m, _, err := k.await(func(_ int, m message) bool { return bytes.Contains(m.Params, []byte(`"ONE"`)) }, "", from)
+			require.NoError(t, err)
+			from = k.heardSoFar()
+			two := k.turn(k.s, "say TWO", "named c edit b.txt", "write b.txt two", "done c")
+			params := map[string]any{"sessionId": k.s, "cwd": k.work, "mcpServers": []any{}}
+			switch {
+			case strings.Contains(way.anchor, "rewindTo"):
+				params["_meta"] = map[string]any{"claudeCode": map[string]any{"rewindTo": field[string](t, m.Params, "update", "messageId")}}
+			case strings.Contains(way.name, "air"):
+				at := point("ONE")
+				at["version"] = 1
+				params["_meta"] = map[string]any{"jetbrains": map[string]any{"air": map[string]any{"fork": at}}}
+			case strings.Contains(way.name, "says again"):
+				m, _, err := k.await(func(_ int, m message) bool { return bytes.Contains(m.Params, []byte(`user_message_chunk`)) }, "", from)
+				require.NoError(t, err)
+				params["messageId"] = field[string](t, m.Params, "update", "messageId")
+			default:
+				params["messageId"] = field[string](t, two, "userMessageId")
+			}
+			fork := field[string](t, k.call("session/fork", params), "sessionId")
+			require.Contains(t, k.kept(fork), "ONE")
+			require.NotContains(t, k.kept(fork), "TWO")
+			require.Len(t, k.entries(fork), 1)
+			require.Contains(t, k.kept(k.s), "TWO")
+			told := k.told(fork, "say FOUR")
+			require.Contains(t, told, "say ONE")
+			require.NotContains(t, told, "TWO")
+			require.NotContains(t, told, recapped)
+			require.Len(t, k.asked("session/fork"), 1)
+			require.Zero(t, k.exit())
+		})
+	}
+}
+
+// So it is where the fork is ours to make.
+func TestWrapForksAtAMessageAfterTheClientHasRewound(t *testing.T) {
+	t.Parallel()
+	k := talkTo(t, ownWays[1].options[0], ownWays[6].options[0], ownWays[6].options[1])
+	k.turn(k.s, "say ONE")
+	two := field[string](t, k.turn(k.s, "say TWO"), "userMessageId")
+	k.turn(k.s, "say THREE")
+	k.call("_session/rewind", map[string]any{"sessionId": k.s, "beforeMessage": point("say THREE"), "resumeAtMessage": point("TWO")})
+	params := map[string]any{"sessionId": k.s, "cwd": k.work, "mcpServers": []any{}, "messageId": two}
+	fork := field[string](t, k.call("session/fork", params), "sessionId")
+	require.NotContains(t, k.kept(fork), "TWO")
+	told := k.told(fork)
+	require.Contains(t, told, "say ONE")
+	require.NotContains(t, told, "TWO")
+	require.Contains(t, k.told(k.s), "TWO")
+	require.Zero(t, k.exit())
 }

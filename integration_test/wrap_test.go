@@ -531,7 +531,8 @@ func TestF6_no_rewind_while_a_turn_runs(t *testing.T) {
 	p, s := b.wrapped("--track=files")
 	p.turn(s, "named c edit a.txt", "write a.txt two", "done c")
 	entry := p.entries(s)[0]
-	id, err := p.ask("session/prompt", promptParams(s, "say working\nwait "+b.path("go")))
+	gate, open := b.gate()
+	id, err := p.ask("session/prompt", promptParams(s, "say working\nwait "+gate))
 	require.NoError(t, err)
 	p.untilHeard("working")
 	for method, params := range map[string]map[string]any{
@@ -545,7 +546,7 @@ func TestF6_no_rewind_while_a_turn_runs(t *testing.T) {
 	p.turn(s, "/rewind 1")
 	require.Contains(t, p.said(from), "working")
 	require.Equal(t, "two\n", b.read("a.txt"))
-	b.write("go", "")
+	open()
 	_, err = p.wait(id)
 	require.NoError(t, err)
 	p.rewindTo(s, 0, nil)
@@ -767,10 +768,11 @@ func TestWrapVersion2(t *testing.T) {
 	require.Contains(t, field[[]any](t, hello, "capabilities", "_meta", "oino", "methods"), "_oino/rewind")
 	s := p.newSession(b.work)
 	from := p.heardSoFar()
-	p.turn(s, "named c edit a.txt", "write a.txt two", "done c", "say working", "wait "+b.path("go"))
+	gate, open := b.gate()
+	p.turn(s, "named c edit a.txt", "write a.txt two", "done c", "say working", "wait "+gate)
 	p.untilHeard("working")
 	require.Equal(t, "turn_running", p.refused("_oino/rewind", map[string]any{"sessionId": s, "entryId": p.entries(s)[0]}).kind())
-	b.write("go", "")
+	open()
 	_, at, err := p.await(func(_ int, m message) bool { return bytes.Contains(m.Params, []byte(`"idle"`)) }, "", from)
 	require.NoError(t, err)
 	p.turn(s, "/rewind 1 --files")
@@ -787,12 +789,13 @@ func TestWrapQueuedPrompts(t *testing.T) {
 	b := newBox(t)
 	b.write("a.txt", "zero\n")
 	p, s := b.wrapped("--track=files")
-	first, err := p.ask("session/prompt", promptParams(s, "named c edit a.txt\nwrite a.txt one\ndone c\nsay first\nwait "+b.path("go")))
+	gate, open := b.gate()
+	first, err := p.ask("session/prompt", promptParams(s, "named c edit a.txt\nwrite a.txt one\ndone c\nsay first\nwait "+gate))
 	require.NoError(t, err)
 	p.untilHeard("first")
 	second, err := p.ask("session/prompt", promptParams(s, "named d edit a.txt\nwrite a.txt two\ndone d"))
 	require.NoError(t, err)
-	b.write("go", "")
+	open()
 	for _, id := range []string{first, second} {
 		_, err := p.wait(id)
 		require.NoError(t, err)
@@ -854,6 +857,46 @@ func TestWrapHintsThatComeTooLate(t *testing.T) {
 	}
 }
 
+// What an agent says it changes outside of the roots is not covered, and said
+// to be so wherever that is said of anything; what it reads there is nothing to
+// tell of.
+func TestWrapNamesWhatLiesOutsideOfTheRoots(t *testing.T) {
+	t.Parallel()
+	for _, tracking := range []string{"--track=workspace", "--track=files"} {
+		t.Run(tracking, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t)
+			p, s := b.wrapped(tracking)
+			out := func(name string) string { return filepath.Join(b.out, name) }
+			p.turn(s,
+				"named c1 read "+out("read"), "done c1", "named c2 execute "+out("run"), "done c2",
+				"named c3 edit "+out("edited"), "write "+out("edited")+" x", "done c3",
+				"named c4 other "+out("other"), "diff c4 "+out("other"),
+				"named c5 delete .git/config", "named c6 edit a.txt", "write a.txt x", "done c6", "named c7 edit "+out("edited"))
+			var want []any
+			for path, why := range map[string]string{
+				out("edited"): "it is outside the roots of the session", out("other"): "it is outside the roots of the session",
+				b.path(".git/config"): "it is part of a git repository's own data, which oinod never touches",
+			} {
+				want = append(want, map[string]any{"path": path, "reason": "excluded", "error": why})
+			}
+			said := func(session string) []any {
+				listed := field[[]any](t, p.call("_oino/checkpoints", map[string]any{"sessionId": session}), "checkpoints")
+				all, _ := listed[0].(map[string]any)["uncovered"].([]any)
+				return all
+			}
+			require.ElementsMatch(t, want, said(s))
+			fork := field[string](t, p.call("_oino/fork", map[string]any{"sessionId": s}), "sessionId")
+			require.ElementsMatch(t, want, said(fork), "it goes along")
+			result := p.rewindTo(s, 0, nil)
+			require.ElementsMatch(t, want, field[[]any](t, result, "uncovered"))
+			require.Equal(t, []any{b.path("a.txt")}, field[[]any](t, result, "deleted"))
+			require.NotContains(t, string(result), "failed")
+			require.FileExists(t, out("edited"))
+		})
+	}
+}
+
 func TestWrapCancelBeforeTheAgentHears(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -900,6 +943,19 @@ func TestWrapAgentEnds(t *testing.T) {
 	require.Zero(t, p.exit())
 
 	require.Equal(t, 3, b.wrap("exit=3").waitExit())
+}
+
+// An answer that is too long to be passed on is still one: nobody waits for
+// another, and the turn is over.
+func TestWrapAnAnswerThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	p, s := b.wrapped("--track=files")
+	e := p.refused("session/prompt", promptParams(s, "named c1 edit a.txt\nwrite a.txt x\nhuge"))
+	require.Equal(t, "message_too_large", e.kind())
+	require.Equal(t, []any{b.path("a.txt")}, field[[]any](t, p.rewindTo(s, 0, nil), "deleted"))
+	p.turn(s, "say on")
+	require.Zero(t, p.exit())
 }
 
 func TestWrapAgentCannotStart(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/oino-dev/oinod/protocol"
+	"github.com/oino-dev/oinod/session"
 )
 
 // adverts are the ways in which an agent can go back in its own conversation,
@@ -135,6 +136,38 @@ func (a adverts) forkAt(c cut, params map[string]json.RawMessage) bool {
 		params["_meta"] = withPath(params["_meta"], key, mustEncode(value))
 	}
 	return true
+}
+
+// forkedAt is the place that a client's session/fork with these params names: a
+// message of the user's, before which the fork ends, or one of the agent's, with
+// which it does. Zero: none that the agent heeds.
+func (a adverts) forkedAt(params map[string]json.RawMessage) (at place) {
+	var meta struct {
+		ClaudeCode struct {
+			RewindTo string `json:"rewindTo"`
+		} `json:"claudeCode"`
+		JetBrains struct {
+			Air struct {
+				Fork anchor `json:"fork"`
+			} `json:"air"`
+		} `json:"jetbrains"`
+		Oino struct {
+			EntryID  string `json:"entryId"`
+			Position string `json:"position"`
+		} `json:"oino"`
+	}
+	_ = json.Unmarshal(params["_meta"], &meta) // as much as can be read
+	switch {
+	case a.rewindTo && meta.ClaudeCode.RewindTo != "":
+		return place{session.Assistant, anchor{MessageID: meta.ClaudeCode.RewindTo}}
+	case a.airFork && meta.JetBrains.Air.Fork != anchor{}:
+		return place{session.Assistant, meta.JetBrains.Air.Fork}
+	case a.forkMessage && unquote(params["messageId"]) != "":
+		return place{session.User, anchor{MessageID: unquote(params["messageId"])}}
+	case a.oinoPosition && (meta.Oino.Position == "before" || meta.Oino.Position == "") && meta.Oino.EntryID != "":
+		return place{session.User, anchor{MessageID: meta.Oino.EntryID}}
+	}
+	return place{}
 }
 
 // withPath is an object (or nothing yet) with the value set at a path in it.

@@ -82,6 +82,48 @@ func cutAfter(said []session.Entry, leaf, since string, hidden bool, names *name
 	return c, nil
 }
 
+// place is one in the agent's conversation as a client tells the agent of it:
+// before a message of the user's, or behind one of the agent's.
+type place struct {
+	role session.Role // "": none
+	at   anchor
+}
+
+// next is the entry of said that comes first behind the place; "": none does.
+// The rest is as of cutAfter.
+func (p place) next(said []session.Entry, since string, hidden bool, names *named) (string, error) {
+	messages, err := messagesOf(said)
+	if err != nil {
+		return "", err
+	}
+	tell(messages, hidden || since == "", names)
+	i := -1
+	if id := p.at.MessageID; id != "" {
+		i = slices.IndexFunc(messages, func(m spokenMessage) bool {
+			return m.role == p.role && m.anchor.known && (m.anchor.MessageID == id || m.id == id)
+		})
+	}
+	if i < 0 { // clients may have ids of their own
+		i = slices.IndexFunc(messages, func(m spokenMessage) bool {
+			return m.role == p.role && m.anchor.sure && m.print == p.at.Fingerprint && m.anchor.Occurrence == p.at.Occurrence
+		})
+	}
+	if i < 0 {
+		return "", errors.New("that message is none that the log knows")
+	}
+	k := messages[i].to
+	if p.role == session.Assistant {
+		k++
+	}
+	switch {
+	case k == len(said):
+		return "", nil
+	case said[k].Role != session.User:
+		return "", errors.New("that is in the middle of a turn")
+	}
+	return said[k].ID, nil
+}
+
 // messagesOf puts entries together to messages. What the agent says in a turn
 // under one id is one, whatever tools it uses in between.
 func messagesOf(said []session.Entry) ([]spokenMessage, error) {

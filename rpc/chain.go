@@ -100,8 +100,8 @@ func (c *chain) read() {
 
 // instead is what is taken for a line that nobody can hold: for an answer that
 // it was too long. A request is answered so.
-func (c *chain) instead(head []byte) []byte {
-	e, id := openLine(head), headID(head)
+func (c *chain) instead(ends []byte) []byte {
+	e, id := openLine(ends), endsID(ends)
 	answer := bytes.TrimSuffix(tooLong(id, c.in.max), []byte("\n"))
 	if e.method.to > 0 {
 		if e.key() != "" {

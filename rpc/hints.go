@@ -3,12 +3,22 @@ package rpc
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // What an agent says of the paths that it is about to touch is a hint: it may
 // come too late, be incomplete or wrong. So each path is only looked at, and
 // what a message says a file held is never believed.
+//
+// Nor is a path claimed by it for the session (as session/claim.go has it), also
+// where the file now holds what a diff says. A claim is told between two
+// captures, which wait for the change to be over; the agent's change is older
+// than its message, and a capture of another session may lie between the two:
+// it has seen the change as nobody's already, and a claim behind it would tell
+// of a way back and forth that nobody went. And what was there right before,
+// which a claim has to say, only the agent has seen: another session's change
+// of a moment ago would become this one's, and be rewound with it.
 
 // toolHints is a tool call as its start, an update, or a request for permission
 // tells it. In protocol version 2 a diff names its paths in changes.
@@ -22,6 +32,18 @@ type toolHints struct {
 // readingKinds are the kinds of tools that change nothing.
 var readingKinds = map[string]bool{"read": true, "search": true, "fetch": true, "think": true, "switch_mode": true}
 
+// changingKinds are the kinds of tools that change the paths they name.
+var changingKinds = map[string]bool{"edit": true, "delete": true, "move": true}
+
+// changes reports whether a tool call says that it changes the paths it names,
+// so that those are to be told which nothing covers. Others may only work there.
+func (call toolHints) changes() bool {
+	return changingKinds[call.Kind] || slices.ContainsFunc(elements(call.Content), isDiff)
+}
+
+// isDiff reports whether a block of a tool call is a diff.
+func isDiff(block json.RawMessage) bool { return memberOf(block, "type") == "diff" }
+
 // maxHints is how many paths one message can name.
 const maxHints = 1000
 
@@ -33,7 +55,7 @@ func hintsOf(call toolHints, cwd string) []string {
 		h.add(memberOf(location, "path"))
 	}
 	for _, block := range elements(call.Content) {
-		if memberOf(block, "type") != "diff" {
+		if !isDiff(block) {
 			continue
 		}
 		h.add(memberOf(block, "path"))

@@ -9,9 +9,6 @@ import (
 	"sync"
 )
 
-// headBytes is how much is kept of a line that is too long.
-const headBytes = 64 << 10
-
 // lineReader cuts a stream into lines. It never holds more of a line than the
 // limit allows.
 type lineReader struct {
@@ -25,10 +22,11 @@ func newLineReader(r io.Reader, max int) *lineReader {
 }
 
 // line is one line without its line break. Of one that is longer than the
-// limit only the head is there.
+// limit there is only what its ends say; see endsOf.
 type line struct {
 	bytes   []byte
 	tooLong bool
+	tail    []byte // of one that is too long, while it is read
 }
 
 // next reads the next line. A last one without a line break counts.
@@ -46,13 +44,13 @@ func (l *lineReader) rest(part []byte, err error) (line, error) {
 		ln.add(part, l.max)
 		switch {
 		case err == nil:
-			return ln, nil
+			return ln.whole(), nil
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		}
 		l.err = err
 		if errors.Is(err, io.EOF) && (len(ln.bytes) > 0) {
-			return ln, nil
+			return ln.whole(), nil
 		}
 		return line{}, err
 	}
@@ -97,8 +95,11 @@ func (ln *line) add(part []byte, limit int) {
 	part = bytes.TrimSuffix(part, []byte("\n"))
 	switch {
 	case ln.tooLong:
+		ln.keepTail(part)
 	case len(ln.bytes)+len(part) > limit:
 		ln.tooLong = true
+		ln.keepTail(ln.bytes)
+		ln.keepTail(part)
 		head := ln.bytes[:min(len(ln.bytes), headBytes)]
 		rest := part[:min(len(part), headBytes-len(head))]
 		ln.bytes = append(bytes.Clone(head), rest...) // lets the memory of the others go
@@ -108,6 +109,20 @@ func (ln *line) add(part []byte, limit int) {
 		}
 		ln.bytes = append(ln.bytes, part...)
 	}
+}
+
+// keepTail keeps the last bytes of the line, of which part is the next.
+func (ln *line) keepTail(part []byte) {
+	ln.tail = append(ln.tail, part[max(0, len(part)-tailBytes):]...)
+	ln.tail = append(ln.tail[:0], ln.tail[max(0, len(ln.tail)-tailBytes):]...)
+}
+
+// whole is the line when nothing of it is to come.
+func (ln line) whole() line {
+	if ln.tooLong {
+		ln.bytes, ln.tail = endsOf(ln.bytes, ln.tail), nil
+	}
+	return ln
 }
 
 // errClosed is a write after the end.

@@ -201,14 +201,10 @@ func plainLen(b []byte) (n int) {
 	return n
 }
 
-// headID looks for a usable id in the first bytes of a line that is too long
+// endsID looks for a usable id in what the ends of a line say that is too long
 // to be read: a client that waits for an answer by id shall get one.
-func headID(head []byte) json.RawMessage {
-	head = bytes.TrimLeft(head, " \t\r")
-	if !bytes.HasPrefix(head, []byte("{")) {
-		return nil
-	}
-	for name, value := range members(head) {
+func endsID(ends []byte) json.RawMessage {
+	for name, value := range members(ends) {
 		if name == "id" && isID(value) && utf8.Valid(value) {
 			return value
 		}

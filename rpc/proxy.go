@@ -111,7 +111,7 @@ type request struct {
 	key     string
 	method  string
 	session *wrapped                   // nil: of none, or of one we know nothing of
-	params  map[string]json.RawMessage // of one that makes or opens a session
+	params  map[string]json.RawMessage // of one of asks
 	sent    chan struct{}              // of a prompt that was read: closed once all that goes with it is done
 }
 
@@ -312,36 +312,53 @@ func tooLong(id json.RawMessage, limit int) []byte {
 }
 
 // refuseLong answers a line that nobody can read.
-func (p *proxy) refuseLong(to *lineWriter, head []byte) {
+func (p *proxy) refuseLong(to *lineWriter, ends []byte) {
 	p.log.Warn().Msg("a message that is too long is not passed on")
-	_ = to.write(tooLong(headID(head), p.fromClient.max)) // the writer keeps its error
+	_ = to.write(tooLong(endsID(ends), p.fromClient.max)) // the writer keeps its error
 }
 
 // dropLong sees to it that nobody waits for a line that the agent said in vain.
-func (p *proxy) dropLong(head []byte) {
-	e := openLine(head)
+func (p *proxy) dropLong(ends []byte) {
+	e := openLine(ends)
+	id, key := e.id.of(ends), e.key()
 	if e.method.to > 0 {
-		if e.key() != "" {
-			p.refuseLong(p.agentOut, head)
+		if key != "" {
+			p.refuseLong(p.agentOut, ends)
 		}
 		return
 	}
 	p.log.Warn().Msg("an answer that is too long is not passed on")
-	if r := p.answered(e.key()); r != nil {
-		p.end(r, tooLong(r.id, p.fromClient.max))
+	switch {
+	case p.toAgent.owns(id):
+		p.toAgent.hear(tooLong(id, p.fromAgent.max))
+	case key != "":
+		if r := p.answered(key); r != nil {
+			p.end(r, tooLong(r.id, p.fromAgent.max))
+		}
+	case e.result.to > 0 || e.err.to > 0:
+		// To which request it was, nobody can tell. All are answered: one of them
+		// would be waited for as long as the agent lives.
+		for _, r := range p.allPending(false) {
+			p.end(r, tooLong(r.id, p.fromAgent.max))
+		}
 	}
 }
 
-// endRequests answers what the agent has left unanswered.
-func (p *proxy) endRequests() {
-	var left []*request
+// allPending takes out what the agent has not answered. ended: it never will
+// answer anything.
+func (p *proxy) allPending(ended bool) (left []*request) {
 	p.update(func(st *proxyState) {
 		for _, rs := range st.pending {
 			left = append(left, rs...)
 		}
-		st.pending, st.ended = map[string][]*request{}, true
+		st.pending, st.ended = map[string][]*request{}, ended
 	})
-	for _, r := range left {
+	return left
+}
+
+// endRequests answers what the agent has left unanswered.
+func (p *proxy) endRequests() {
+	for _, r := range p.allPending(true) {
 		p.answerGone(r.id)
 	}
 }

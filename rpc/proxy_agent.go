@@ -109,7 +109,7 @@ func (w *wrapped) judge(e envelope) verdict {
 		v.before = w.hint(permissionHints(e))
 	case protocol.WriteTextFile:
 		if path := unquote(within(e.line, e.params, "path").of(e.line)); path != "" {
-			v.before = w.hint(toolHints{Locations: mustEncode([]map[string]string{{"path": path}})}, "")
+			v.before = w.hint(toolHints{Kind: "edit", Locations: mustEncode([]map[string]string{{"path": path}})}, "")
 		}
 	}
 	return v

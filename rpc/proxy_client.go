@@ -88,9 +88,10 @@ func (p *proxy) passTask(e envelope) func() *task {
 	}
 }
 
-// makes are the methods whose answer tells of a session.
-var makes = map[string]bool{
+// asks are the methods whose answer says nothing without what was asked for.
+var asks = map[string]bool{
 	protocol.SessionNew: true, protocol.SessionLoad: true, protocol.SessionResume: true, protocol.SessionFork: true,
+	protocol.SessionRewind: true,
 }
 
 // pass passes a message of the client's on to the agent. added: with the next
@@ -133,7 +134,7 @@ func (p *proxy) expect(e envelope, w *wrapped) bool {
 		return true
 	}
 	r := &request{id: bytes.Clone(e.id.of(e.line)), key: key, method: e.name(), session: w}
-	if makes[r.method] {
+	if asks[r.method] {
 		r.params = cloned(e.params.of(e.line))
 	}
 	return p.await(r)

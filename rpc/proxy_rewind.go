@@ -33,6 +33,10 @@ import (
 // when the prompt is on its way; whatever goes wrong before changes nothing.
 //
 // In either case the user sees no difference, and the log tells of it.
+//
+// A client may also know these ways, and go them itself. The agent's answer is
+// then all that tells of it: the log follows where that is a good one and the
+// place one that it knows, and stays as it is otherwise.
 
 // rewindLimit is how long an agent may take to go back: some write their
 // history first and read it again.
@@ -73,31 +77,109 @@ func (p *proxy) goBack(ctx context.Context, w *wrapped, kept *session.Session, n
 	}}
 }
 
+// offers are the ways in which the agent can go back.
+func (p *proxy) offers() (offers adverts) {
+	p.update(func(st *proxyState) { offers = st.adverts })
+	return offers
+}
+
 // cutOf is where the agent's session has to end so that it ends with the entry
 // leaf ("": before the first). An error: it cannot be told so.
 func (p *proxy) cutOf(ctx context.Context, w *wrapped, kept *session.Session, now session.Wrapped, leaf string) (c cut, offers adverts, err error) {
-	p.update(func(st *proxyState) { offers = st.adverts })
+	offers = p.offers()
 	switch {
 	case now.Doubt || now.Owed || now.Knows == "":
 		return c, offers, errors.New("its session is not one to go back in")
 	case offers == adverts{}:
 		return c, offers, errors.New("it offers no way")
 	}
-	after := now.Since
-	if after == session.Start {
-		after = ""
-	}
-	page, err := kept.Entries(ctx, session.EntriesQuery{Through: now.Knows, After: after})
+	said, err := heardBy(ctx, kept, now)
 	if err != nil {
 		return c, offers, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c, err = cutAfter(page.Entries, leaf, now.Since, now.Hidden, w.replayed[currentOf(now)])
+	c, err = cutAfter(said, leaf, now.Since, now.Hidden, w.replayed[currentOf(now)])
 	if err == nil && !offers.canGoBack(c) {
 		err = errors.New("it offers no way that leads there")
 	}
 	return c, offers, err
+}
+
+// heardBy is what was said in the agent's session, as the log has it.
+func heardBy(ctx context.Context, kept *session.Session, now session.Wrapped) ([]session.Entry, error) {
+	after := now.Since
+	if after == session.Start {
+		after = ""
+	}
+	page, err := kept.Entries(ctx, session.EntriesQuery{Through: now.Knows, After: after})
+	return page.Entries, err
+}
+
+// placeOf is the entry that comes first behind a place which the client has
+// named to the agent; "": none does, or none was named.
+func (p *proxy) placeOf(ctx context.Context, w *wrapped, kept *session.Session, now session.Wrapped, at place) (next string, err error) {
+	if at.role == "" {
+		return "", nil
+	}
+	if now.Doubt || now.Owed || now.Knows == "" {
+		return "", errors.New("nobody knows what is in its session")
+	}
+	said, err := heardBy(ctx, kept, now)
+	if err != nil {
+		return "", err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return at.next(said, now.Since, now.Hidden, w.replayed[currentOf(now)])
+}
+
+// wentBack follows the agent where the client has had it go back in its
+// conversation itself: with these params, and the agent answered with result.
+// The files stay as they are, and what was done to them can still be rewound.
+// Where the client names no message that the log knows, the log stays too.
+func (p *proxy) wentBack(w *wrapped, params map[string]json.RawMessage, result []byte) {
+	var answer struct {
+		Rewound   bool   `json:"rewound"`
+		SessionID string `json:"sessionId"`
+	}
+	if !p.config.Conversation || json.Unmarshal(result, &answer) != nil || !answer.Rewound || answer.SessionID != "" && answer.SessionID != w.agentID() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), seeLimit)
+	defer cancel()
+	err := w.refuseRunning()
+	if err == nil {
+		w.settled()
+		err = p.followBack(ctx, w, params)
+	}
+	if err != nil {
+		p.log.Warn().Err(err).Str("session", w.id).Msg("the agent went back in its conversation, and what is kept of it stays as it was")
+	}
+}
+
+func (p *proxy) followBack(ctx context.Context, w *wrapped, params map[string]json.RawMessage) error {
+	kept, err := w.session(ctx)
+	if err != nil || kept == nil {
+		return err
+	}
+	at := place{role: session.User}
+	_ = json.Unmarshal(params["beforeMessage"], &at.at) // else it is none that is known
+	now, ok := kept.Wrapped("")
+	if !ok || now.ID != w.id {
+		return errors.New("another client goes on with it")
+	}
+	next, err := p.placeOf(ctx, w, kept, now, at)
+	if err != nil {
+		return err
+	}
+	if _, err := kept.Rewind(ctx, session.RewindParams{EntryID: next, Conversation: session.RewindConversation, NoFiles: true}); err != nil {
+		return err
+	}
+	w.forgetNames(currentOf(now), at.at.MessageID)
+	return kept.SetWrapped(ctx, session.Wrapped{
+		Agent: p.agentName(), ID: w.id, Current: currentOf(now), Since: now.Since, Back: true, Hidden: now.Hidden, PutBack: now.PutBack,
+	}, false)
 }
 
 // rewindAgent has the agent forget what comes after the cut. A cancel of the

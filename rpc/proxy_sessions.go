@@ -254,8 +254,13 @@ func (p *proxy) forkSession(ctx context.Context, t *task) (any, error) {
 	if !ok || now.ID != w.id || now.Knows == kept.LeafID() && !now.Doubt && !now.Owed && !now.Back && len(now.PutBack) == 0 {
 		return pass()
 	}
+	asked := cloned(t.params)
+	next, err := p.placeOf(ctx, w, kept, now, p.offers().forkedAt(asked))
+	if err != nil { // it will be of the whole
+		p.log.Info().Err(err).Str("session", w.id).Msg("where the client wants the fork to end is not known")
+	}
 	hook := p.hook(t)
-	r, err := p.config.Forker.Fork(ctx, kept, fork.Params{}, hook.handler())
+	r, err := p.config.Forker.Fork(ctx, kept, fork.Params{EntryID: next}, hook.handler())
 	if err != nil {
 		return nil, err
 	}
@@ -263,9 +268,9 @@ func (p *proxy) forkSession(ctx context.Context, t *task) (any, error) {
 		return nil, cancelledFork(r.Reason)
 	}
 	setup := p.setupOf(w, kept)
-	maps.Copy(setup, cloned(t.params))
+	maps.Copy(setup, asked)
 	delete(setup, "sessionId")
-	id, result, err := p.place(ctx, t, placing{source: w, s: kept, child: r.SessionID, whole: true, setup: setup, putBack: filesOf(kept, now)})
+	id, result, err := p.place(ctx, t, placing{source: w, s: kept, child: r.SessionID, whole: next == "", setup: setup, putBack: filesOf(kept, now)})
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,7 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 		p.send(e, w.begins(e), nil, nil, nil)
 		return nil, nil
 	}
+	w.settled() // what the agent has said is not to look like something that it does not know
 	told, err := p.catchUp(ctx, w, kept, params.Prompt)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // an agent that goes back is not called off, the prompt is
@@ -442,7 +443,8 @@ func (w *wrapped) write() (wait func()) {
 }
 
 // hint is what has to be done before a message goes on that names paths: they
-// are looked at, once a turn.
+// are looked at, once a turn, and once more where it turns out only then that
+// they are changed.
 func (w *wrapped) hint(call toolHints, id string) (before func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -457,12 +459,12 @@ func (w *wrapped) hint(call toolHints, id string) (before func()) {
 	}
 	// Agents write before they say so: what has changed in the turn already is
 	// not what was there.
-	since := w.running[len(w.running)-1].begun
+	since, changes := w.running[len(w.running)-1].begun, call.changes()
 	var requests []session.RecordRequest
 	for _, path := range hintsOf(call, unquote(w.setup["cwd"])) {
-		if !w.hinted[path] {
-			w.hinted[path] = true
-			requests = append(requests, session.RecordRequest{Paths: []string{path}, Since: since}) // each fails alone
+		if changed, looked := w.hinted[path]; !looked || changes && !changed {
+			w.hinted[path] = changes
+			requests = append(requests, session.RecordRequest{Paths: []string{path}, Since: since, Changes: changes}) // each fails alone
 		}
 	}
 	if len(requests) == 0 {
@@ -479,7 +481,7 @@ func (w *wrapped) record(requests []session.RecordRequest) {
 		return // the user knows since the prompt
 	}
 	for i, reply := range kept.Record(ctx, requests) {
-		if reply.Err != nil { // most likely a path outside of the roots
+		if reply.Err != nil { // most likely a path outside of the roots, where a command works
 			w.proxy.log.Debug().Err(reply.Err).Strs("paths", requests[i].Paths).Msg("a path that the agent named is not covered")
 		}
 	}

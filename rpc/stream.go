@@ -84,7 +84,7 @@ func (s *stream) ReadObject(v any) error {
 // take reads one line; nil is one that needs no further care.
 func (s *stream) take(ln line) []byte {
 	if ln.tooLong {
-		s.refuse(headID(ln.bytes), &refusal{protocol.CodeInvalidRequest,
+		s.refuse(endsID(ln.bytes), &refusal{protocol.CodeInvalidRequest,
 			fmt.Sprintf("the message is longer than %d bytes (limits.maxMessageBytes)", s.lines.max), protocol.KindMessageTooLarge})
 		return nil
 	}

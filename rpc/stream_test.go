@@ -136,21 +136,22 @@ func (r *repeat) Read(p []byte) (int, error) {
 }
 
 // A line that is too long is skipped without being held, answered by its id
-// if that is at its beginning, and what follows is served.
+// if that is at its beginning or its end, and what follows is served.
 func TestATooLongLineIsNotBuffered(t *testing.T) {
 	const limit, long = 1 << 20, 64 << 20
 	block := bytes.Repeat([]byte("x"), 1<<16)
-	for _, c := range []struct{ head, id string }{
-		{`{"jsonrpc":"2.0","id":"7<","method":"say","params":{"x":"`, `"7<"`},
-		{`{"method":"say","params":{"id":3,"x":"`, `null`},
-		{`{"id":1.5,"method":"say","params":{"x":"`, `null`},
-		{`[`, `null`},
-		{`{"id"`, `null`},
-		{`{"id":"`, `null`},
+	for _, c := range []struct{ head, tail, id string }{
+		{`{"jsonrpc":"2.0","id":"7<","method":"say","params":{"x":"`, `"}}`, `"7<"`},
+		{`{"method":"say","params":{"id":3,"x":"`, `"}}`, `null`},
+		{`{"id":1.5,"method":"say","params":{"x":"`, `"}}`, `null`},
+		{`[`, `"}}`, `null`},
+		{`{"id"`, `"}}`, `null`},
+		{`{"id":"`, `"}}`, `null`},
+		{`{"method":"say","params":"`, `","id":3}`, `3`},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		got := converse(t, io.MultiReader(strings.NewReader(c.head), &repeat{block, long}, strings.NewReader("\"}}\n"+`{"id":2,"method":"say"}`)), limit)
+		got := converse(t, io.MultiReader(strings.NewReader(c.head), &repeat{block, long}, strings.NewReader(c.tail+"\n"+`{"id":2,"method":"say"}`)), limit)
 		runtime.ReadMemStats(&after)
 		require.Equal(t, []string{
 			`{"jsonrpc":"2.0","id":` + c.id + `,"error":{"code":-32600,"message":"the message is longer than 1048576 bytes (limits.maxMessageBytes)","data":{"kind":"message_too_large"}}}` + "\n",

@@ -34,7 +34,7 @@ type wrapped struct {
 	called    map[string]string // what the agent calls messages of the user, by entry: on its way to the log
 	replayed  map[string]*named // messages as the agent has named them when it opened its session (by its id) here
 	replaying bool              // it is doing so
-	hinted    map[string]bool   // paths of this turn that were looked at
+	hinted    map[string]bool   // paths of this turn that were looked at: whether they were said to be changed
 	spoke     time.Time         // the agent, last
 	muted     bool              // what the agent says of it is a replay that we asked for
 	told      map[string]bool   // what the user knows that is not kept
@@ -323,7 +323,7 @@ func (p *proxy) listed(ctx context.Context, line []byte) []byte {
 // followed are the methods whose answer means work for us.
 var followed = map[string]bool{
 	protocol.SessionPrompt: true, protocol.SessionLoad: true, protocol.SessionResume: true,
-	protocol.SessionClose: true, protocol.SessionDelete: true,
+	protocol.SessionClose: true, protocol.SessionDelete: true, protocol.SessionRewind: true,
 }
 
 // end is answer for a line of our own.
@@ -352,6 +352,10 @@ func (p *proxy) endWith(r *request, line []byte, good bool) {
 	case protocol.SessionClose, protocol.SessionDelete:
 		if good {
 			p.dropped(w, r.method)
+		}
+	case protocol.SessionRewind:
+		if e := openLine(line); good {
+			p.wentBack(w, r.params, e.result.of(line))
 		}
 	}
 	p.toClientLine(line)
@@ -432,7 +436,7 @@ func (p *proxy) forked(w *wrapped, r *request, line []byte) {
 			p.keep(ctx, w, "")
 			return
 		}
-		s, now, err := p.copy(ctx, source)
+		s, now, err := p.copy(ctx, source, r.params)
 		if err == nil {
 			at := session.Wrapped{Agent: p.agentName(), ID: w.id, Since: now.Since, Doubt: now.Doubt, Hidden: now.Hidden}
 			err = s.SetWrapped(ctx, at, now.Doubt)
@@ -450,9 +454,11 @@ func (p *proxy) forked(w *wrapped, r *request, line []byte) {
 	w.announce()
 }
 
-// copy is a new session of ours with all that the one of w has. now is what the
-// agent has of it; in doubt where that is more, since something was rewound.
-func (p *proxy) copy(ctx context.Context, w *wrapped) (copied *session.Session, now session.Wrapped, err error) {
+// copy is a new session of ours with what the one of w has: with all of it, or
+// where the params of the client's session/fork name a place that is known, with
+// what comes before. now is what the agent has of it; in doubt where that is
+// more, since something was rewound.
+func (p *proxy) copy(ctx context.Context, w *wrapped, params map[string]json.RawMessage) (copied *session.Session, now session.Wrapped, err error) {
 	s, err := w.session(ctx)
 	if err != nil {
 		return nil, now, err
@@ -463,9 +469,16 @@ func (p *proxy) copy(ctx context.Context, w *wrapped) (copied *session.Session, 
 	if err != nil {
 		return nil, now, err
 	}
-	ids := make([]string, len(branch))
-	for i, e := range branch {
-		ids[i] = e.ID
+	next, err := p.placeOf(ctx, w, s, now, p.offers().forkedAt(params))
+	if err != nil {
+		p.log.Info().Err(err).Str("session", w.id).Msg("where the client had the agent fork is not known; the fork has all of the conversation")
+	}
+	ids := make([]string, 0, len(branch))
+	for _, e := range branch {
+		if e.ID == next {
+			break
+		}
+		ids = append(ids, e.ID)
 	}
 	child, err := p.config.Registry.Stage(ctx, s, ids, nil)
 	if err != nil {

@@ -90,7 +90,7 @@ type turn struct {
 	mark   workspace.Mark
 	sealed int
 	blind  *seenRecord // why it is not covered as a whole
-	unseen []Uncovered // what its captures could not see
+	unseen []Uncovered // what its captures could not see, and what else nobody looks at
 	dark   bool        // and could not be compared with what others saw
 }
 

@@ -14,6 +14,7 @@ func (st *state) applyBefore(r *beforeRecord) error {
 	}
 	st.closed = false
 	st.redo = nil
+	t.unseen = append(t.unseen, r.Unseen...)
 	for _, ir := range r.Intervals {
 		if gap := ir.N - len(st.intervals) - 1; gap > 0 && gap < maxGap && len(st.damage) > 0 {
 			// The missing ones were in a damaged line. Those that follow are

@@ -68,8 +68,10 @@ type messageRecord struct {
 type beforeRecord struct {
 	Type      string           `json:"type"` // before
 	Turn      string           `json:"turn"`
-	Intervals []intervalRecord `json:"intervals"`
-	At        int64            `json:"at,omitempty"` // see activity
+	Intervals []intervalRecord `json:"intervals,omitempty"`
+	// Unseen is what the turn is said to change and nobody looks at.
+	Unseen []Uncovered `json:"unseen,omitempty"`
+	At     int64       `json:"at,omitempty"` // see activity
 }
 
 type intervalRecord struct {

@@ -26,6 +26,7 @@ type RewindParams struct {
 	Conversation Conversation
 	DryRun       bool
 	Paths        []string // only these, and what is below them; nil: all
+	NoFiles      bool     // no path at all: only the conversation moves
 	ScopeAll     bool     // scope "all": outside changes too
 	OnConflict   checkpoints.OnConflict
 	Fail         bool // onConflict "fail": any failed path is an error before anything changes
@@ -88,7 +89,10 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	if err != nil {
 		return RewindResult{}, err
 	}
-	all := now.touched(sp)
+	var all []*touch
+	if !p.NoFiles {
+		all = now.touched(sp)
+	}
 	touched, err := only(s.ws, all, p.Paths)
 	if err != nil {
 		return RewindResult{}, err
@@ -103,8 +107,8 @@ func (s *Session) Rewind(ctx context.Context, p RewindParams) (RewindResult, err
 	m.first = first
 	if s.tracker != nil {
 		m.result.tellOutside(now.outsideOf(sp, all), p)
-		m.result.Uncovered = now.blindSince(sp.order)
 	}
+	m.result.Uncovered = now.blindSince(sp.order)
 	// At the start of the conversation there is nowhere to move it to.
 	moves := p.Conversation == RewindConversation && (target != nil || s.state.leaf != nil)
 	if m.wantsMove = moves || p.Conversation == ForkConversation; !m.wantsMove {

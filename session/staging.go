@@ -16,6 +16,7 @@ type staging struct {
 	next   int
 	before []intervalRecord
 	after  []afterState
+	unseen []Uncovered // what was named and lies beyond the roots
 
 	captured map[string]checkpoints.Captured // in advance, of paths to be opened; see capture
 }
@@ -91,8 +92,10 @@ func (g *staging) fix(path string, state *checkpoints.State, temp string) {
 // records are what is to be committed: nil if nothing was staged.
 func (g *staging) records() []any {
 	var all []any
+	if len(g.before) > 0 || len(g.unseen) > 0 {
+		all = append(all, &beforeRecord{Type: "before", Turn: g.turn.entry.id, Intervals: g.before, Unseen: g.unseen})
+	}
 	if len(g.before) > 0 {
-		all = append(all, &beforeRecord{Type: "before", Turn: g.turn.entry.id, Intervals: g.before})
 		if e := g.s.eviction(g.turn); e != nil {
 			all = append(all, e)
 		}

@@ -240,7 +240,7 @@ func (c sight) unseen(s *Session) []Uncovered {
 	return all
 }
 
-// notSeen is what the turn's captures could not see.
+// notSeen is what nobody has seen of the turn.
 func (t *turn) notSeen() []Uncovered {
 	var all []Uncovered
 	if b := t.blind; b != nil {

@@ -20,6 +20,9 @@ type RecordRequest struct {
 	// names them only now: what was changed since is not taken for what was there
 	// before. Zero: nobody has changed anything yet.
 	Since time.Time
+	// Changes: whoever names the paths changes them, whatever is answered. So one
+	// outside of the roots is not refused, but said to be uncovered.
+	Changes bool
 }
 
 // RecordReply answers one RecordRequest.
@@ -122,10 +125,11 @@ func (s *Session) Record(ctx context.Context, reqs []RecordRequest) []RecordRepl
 	defer end()
 	var g *staging
 	names := make([][]string, len(reqs)) // what the paths of each are called here
+	beyond := make([][]Uncovered, len(reqs))
 	for i, req := range reqs {
 		t, err := s.openTurn(req.EntryID)
 		if err == nil {
-			names[i], err = s.resolve(req.Paths)
+			names[i], beyond[i], err = s.resolve(req)
 		}
 		if err != nil {
 			replies[i].Err = err
@@ -144,7 +148,10 @@ func (s *Session) Record(ctx context.Context, reqs []RecordRequest) []RecordRepl
 		}
 		if replies[i], err = g.record(names[i], reqs[i].Since); err != nil {
 			replies[i] = RecordReply{Err: err}
+			continue
 		}
+		replies[i].Uncovered = append(replies[i].Uncovered, beyond[i]...)
+		g.unseen = append(g.unseen, beyond[i]...)
 	}
 	if err := g.commit(); err != nil {
 		return fail(err)
@@ -152,17 +159,21 @@ func (s *Session) Record(ctx context.Context, reqs []RecordRequest) []RecordRepl
 	return replies
 }
 
-// resolve gives the names that paths have here, or why one of them has none.
-func (s *Session) resolve(paths []string) ([]string, error) {
-	names := make([]string, 0, len(paths))
-	for _, p := range paths {
+// resolve gives the names that the paths of a request have here, and those that
+// are beyond the roots where that does not refuse it; or why one has no name.
+func (s *Session) resolve(req RecordRequest) (names []string, beyond []Uncovered, err error) {
+	for _, p := range req.Paths {
 		resolved, err := s.ws.Resolve(p)
+		if e, ok := errors.AsType[*checkpoints.PathError](err); ok && req.Changes && e.Kind == string(checkpoints.CodeOutsideRoots) {
+			beyond = append(beyond, Uncovered{Path: p, Reason: checkpoints.Excluded, Error: "it " + e.Msg})
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		names = append(names, resolved...)
 	}
-	return names, nil
+	return names, beyond, nil
 }
 
 // Write captures path and writes content to it.
