@@ -35,6 +35,9 @@ func (w *Workspace) Act(ctx context.Context, in Intent, recovering bool) Outcome
 		a.takeStock()
 	}
 	a.stage()
+	if in.AllOrNothing && !recovering && !a.anyFailed() {
+		a.lookOnce()
+	}
 	switch err := ctx.Err(); {
 	case err != nil && !recovering:
 		a.callOff(err)
@@ -165,6 +168,27 @@ func (a *act) see(j *job) view {
 	return v
 }
 
+// lookOnce looks at every path before the first is changed.
+func (a *act) lookOnce() {
+	dirs := newParents()
+	each(len(a.jobs), func(i int) string { return a.jobs[i].Path }, func(h *handle, i int) {
+		j := a.jobs[i]
+		if j.From.Kind == Absent { // and so may be the directory
+			if v, _ := j.p.view(dirs, h, nil); v.state.Kind != Absent {
+				j.changed(v)
+			}
+			return
+		}
+		if !a.enter(j, h) {
+			return
+		}
+		defer j.leave()
+		if v := a.see(j); !a.isStill(j, v) {
+			j.changed(v)
+		}
+	})
+}
+
 // isFrom reports whether state is what the step expects: what the plan saw,
 // or that with the directory let into.
 func (a *act) isFrom(j *job, state State) bool {
@@ -192,12 +216,10 @@ func (a *act) isStill(j *job, v view) bool {
 	return ok && id != (ident{}) && v.state.Mode == mode && was.Same(j.From)
 }
 
-// isLeft reports whether q, which has had another name, is what v saw at the job's
-// path.
-func (a *act) isLeft(j *job, v view, q place) (bool, error) {
-	if info, err := q.lstat(); err == nil && v.info != nil && v.stamp.settled(v.at) && stampOf(info).moved() == v.stamp.moved() {
-		return true, nil
-	}
+// isLeft reports whether q, which has had the job's path for its name, is what
+// the step expects. It is read for that: who has mapped it may have written to it
+// without a change of its times.
+func (a *act) isLeft(j *job, q place) (bool, error) {
 	now, _ := q.viewSelf(digest)
 	return a.isStill(j, now), now.cause
 }

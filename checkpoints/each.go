@@ -14,8 +14,10 @@ import (
 func each(n int, path func(i int) string, f func(h *handle, i int)) {
 	workers := min(runtime.GOMAXPROCS(0), 8)
 	if n < 64 || workers < 2 {
+		h := &handle{}
+		defer h.close()
 		for i := range n {
-			f(nil, i)
+			f(h, i)
 		}
 		return
 	}

@@ -53,6 +53,7 @@ func (a *act) finish() {
 func (a *act) finishDir(dir string, needed bool) {
 	p, err := a.w.locate(dir)
 	if err != nil {
+		a.blame(dir, err)
 		return
 	}
 	var info fs.FileInfo

@@ -152,7 +152,11 @@ func (p place) view(dirs *parents, h *handle, take taker) (view, error) {
 		return view{state: State{Kind: Absent}, parents: above}, nil
 	}
 	if h != nil && (len(above) == 0 || above[len(above)-1].kind == Dir) {
-		p = h.enter(p)
+		in, err := h.enter(p)
+		if err != nil { // it is another than it was a moment ago
+			return p.view(nil, nil, take)
+		}
+		p = in
 	}
 	v, err := p.viewSelf(take)
 	v.parents = above

@@ -1,6 +1,7 @@
 package checkpoints
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 
@@ -138,22 +139,26 @@ type handle struct {
 	in   disk.Dir
 }
 
-// enter is p with its directory open, if that is possible; p as it is works as well.
-// The caller has seen that the directories above p are directories.
-func (h *handle) enter(p place) place {
+// enter is p with its directory open; on a disk that has no such thing p as it
+// is, which works as well. An error says that the directory is not there, or not where it
+// was: on Linux no link is followed to it.
+func (h *handle) enter(p place) (place, error) {
 	if p.rel == "." {
-		return p // no directory of the root's holds it
+		return p, nil // no directory of the root's holds it
 	}
 	if h.in == nil || h.root != p.root || h.dir != p.dir() {
 		h.close()
-		in, ok := disk.OpenDir(p.disk, p.dir())
-		if !ok {
-			return p
+		in, err := disk.OpenDir(p.disk, p.dir())
+		if errors.Is(err, errors.ErrUnsupported) {
+			return p, nil
+		}
+		if err != nil {
+			return p, err
 		}
 		*h = handle{p.root, p.dir(), in}
 	}
 	p.in = h.in
-	return p
+	return p, nil
 }
 
 func (h *handle) close() {

@@ -11,7 +11,8 @@ import (
 // remove takes away what shall be gone and what was set aside: the last step,
 // for nothing brings it back but a redo. What lies deeper goes first.
 func (a *act) remove() {
-	dirs := newParents()
+	dirs, h := newParents(), &handle{}
+	defer h.close()
 	going := a.goingDirs()
 	jobs := a.byDepth()
 	slices.Reverse(jobs)
@@ -21,7 +22,7 @@ func (a *act) remove() {
 			a.removeDir(going[next])
 		}
 		if j.pending() && j.To.Kind == Absent && !j.away {
-			a.removeOne(j, dirs)
+			a.removeOne(j, dirs, h)
 		}
 	}
 	for _, g := range going[next:] {
@@ -81,40 +82,52 @@ func (a *act) goingDirs() []*goingDir {
 }
 
 // removeDir removes a directory if something of it went and it is empty. One
-// that is not simply stays.
+// that is not simply stays; of one that could not be removed a path tells that went.
 func (a *act) removeDir(g *goingDir) {
-	if !slices.ContainsFunc(g.of, func(j *job) bool { return j.done && j.fail == nil }) {
+	i := slices.IndexFunc(g.of, func(j *job) bool { return j.done && j.fail == nil })
+	if i < 0 {
 		return
 	}
-	p, err := a.where(g.path)
-	if err != nil {
-		return
-	}
-	parents, err := p.seeParents(nil)
-	if n := len(parents); err != nil || n > 0 && parents[n-1].kind != Dir {
-		return
-	}
-	if info, err := p.lstat(); err != nil || kindOf(info) != Dir {
-		return
-	}
-	if p.remove() == nil {
+	err := func() error {
+		p, err := a.where(g.path)
+		if err != nil {
+			return err
+		}
+		parents, err := p.seeParents(nil)
+		if n := len(parents); err != nil || n > 0 && parents[n-1].kind != Dir {
+			return err
+		}
+		if info, err := p.lstat(); err != nil || kindOf(info) != Dir {
+			return err
+		}
+		if err := p.remove(); err != nil {
+			return err
+		}
 		a.touch(p, p.dir())
+		return nil
+	}()
+	if err != nil && !absent(err) && !notEmpty(err) {
+		g.of[i].doubted(fmt.Sprintf("is gone, but its directory %s could not be removed", g.path), err)
 	}
 }
 
-func (a *act) removeOne(j *job, dirs *parents) {
-	v, _ := j.p.view(dirs, nil, digest)
+func (a *act) removeOne(j *job, dirs *parents, h *handle) {
+	v, _ := j.p.view(dirs, h, digest)
 	if v.state.Kind == Absent {
 		j.done = true // gone already, which is what was asked
 		return
 	}
+	if !a.enter(j, h) {
+		return
+	}
+	defer j.leave()
 	if !a.isStill(j, v) {
 		j.changed(v)
 		return
 	}
 	var err error
 	if j.Temp != "" && j.temp.dir() == j.p.dir() { // or nobody finds it any more as it is
-		err = a.takeAway(j, v)
+		err = a.takeAway(j)
 	} else {
 		err = j.p.remove()
 	}
@@ -135,16 +148,15 @@ func (a *act) removeOne(j *job, dirs *parents) {
 	}
 }
 
-// takeAway removes the file or link that v has seen at the job's path. It looks
-// once more when nobody finds it by its name any more: what was saved after
+// takeAway removes the file or link at the job's path. It looks once more when nobody finds it by its name any more: what was saved after
 // the last look gets its name back.
-func (a *act) takeAway(j *job, v view) error {
+func (a *act) takeAway(j *job) error {
 	if err := j.p.rename(j.temp); errors.Is(err, fs.ErrNotExist) {
 		return nil // gone already, which is what was asked
 	} else if err != nil {
 		return err
 	}
-	old, err := a.isLeft(j, v, j.temp)
+	old, err := a.isLeft(j, j.temp)
 	switch {
 	case err != nil:
 	case !old:

@@ -192,13 +192,10 @@ func (a *act) placeOne(j *job, h *handle) {
 			j.noDir(e)
 			return nil
 		}
-		if h != nil {
-			j.p = h.enter(j.p)
-			if j.Temp != "" && j.temp.dir() == j.p.dir() {
-				j.temp.in = j.p.in
-			}
-			defer func() { j.p.in, j.temp.in = nil, nil }() // the handle goes on
+		if !a.enter(j, h) {
+			return nil
 		}
+		defer j.leave()
 		v := a.see(j)
 		if expected := a.isStill(j, v) && !j.away || j.away && v.state.Kind == Absent; !expected {
 			j.changed(v)
@@ -215,16 +212,19 @@ func (a *act) placeOne(j *job, h *handle) {
 		case j.Temp != "" && v.state.Kind == Absent:
 			return j.p.publish(j.temp)
 		case j.Temp != "":
-			return j.p.supplant(j.temp, j.To, func(q place) (bool, error) { return a.isLeft(j, v, q) })
+			return j.p.supplant(j.temp, j.To, func(q place) (bool, error) { return a.isLeft(j, q) })
 		}
 		return j.p.symlink(j.To.Target)
 	}()
 	_, late := errors.AsType[unconfirmed](err)
 	_, stranded := errors.AsType[strandedError](err)
+	leftover, left := errors.AsType[leftoverError](err)
 	switch {
 	case stranded:
 		j.failed(CodeConflict, "%v", err)
 		j.temp = place{} // is somebody else's now
+	case left:
+		j.doubted(fmt.Sprintf("is back, but its temporary name %s could not be removed", leftover.at), leftover.err)
 	case late:
 		j.doubted("is back, but the disk did not confirm it", err)
 	case errors.Is(err, ErrAppeared) || errors.Is(err, fs.ErrExist):
@@ -250,17 +250,22 @@ func (a *act) placeOne(j *job, h *handle) {
 // chmod changes the mode of the file that v is of, durably, and of no other
 // that came under its name.
 func (p place) chmod(v view, mode uint32) error {
-	if v.info == nil {
-		return ErrAppeared
-	}
-	f, _, err := p.openSame(v.info)
-	if errors.Is(err, errChanged) {
-		return ErrAppeared
-	}
+	f, err := p.open(openFile, 0)
 	if err != nil {
+		if p.still(v.info) != nil {
+			return ErrAppeared
+		}
 		return err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	// Another of its names may have given it the mode already.
+	if !sameButMode(info, v.info) || modeOf(info) != modeOf(v.info) && modeOf(info) != mode {
+		return ErrAppeared
+	}
 	if err := f.Chmod(fileMode(mode)); err != nil {
 		return err
 	}

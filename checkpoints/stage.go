@@ -67,11 +67,10 @@ func (a *act) stageOne(j *job, sync bool, h *handle) {
 			j.noDir(err)
 			return
 		}
-		if h != nil {
-			j.p = h.enter(j.p)
-			j.temp.in = j.p.in
-			defer func() { j.p.in, j.temp.in = nil, nil }() // the handle goes on
+		if !a.enter(j, h) {
+			return
 		}
+		defer j.leave()
 	}
 	to := nobody
 	if s, ok := a.seen[j.Path]; ok {
@@ -105,6 +104,28 @@ func (a *act) stageOne(j *job, sync bool, h *handle) {
 	}
 }
 
+// enter opens the directory of a job's path, and of its temporary name where that
+// is the same one; if that is not possible the job has failed.
+func (a *act) enter(j *job, h *handle) bool {
+	p, err := h.enter(j.p)
+	if err != nil {
+		if v, _ := j.p.view(nil, nil, nil); v.cause != nil || len(v.parents) > 0 && v.parents[len(v.parents)-1].kind != Dir {
+			j.changed(v)
+		} else {
+			j.failedIO(fmt.Sprintf("its directory %s cannot be opened", j.p.root.path(j.p.dir())), err)
+		}
+		return false
+	}
+	j.p = p
+	if j.Temp != "" && j.temp.dir() == p.dir() {
+		j.temp.in = p.in
+	}
+	return true
+}
+
+// leave undoes enter: the handle goes on to another directory.
+func (j *job) leave() { j.p.in, j.temp.in = nil, nil }
+
 // written keeps the writer's own error apart from that of whom it is given to.
 type written struct {
 	io.Writer
@@ -124,8 +145,14 @@ func (a *act) unstage(j *job) {
 	if j.Temp == "" || j.temp.disk == nil {
 		return
 	}
-	if twice(j.temp.remove) == nil {
+	switch err := twice(j.temp.remove); {
+	case err == nil:
 		a.touch(j.temp, j.temp.dir()) // nor is it to come back
+	case !absent(err) && j.fail != nil:
+		if _, lerr := j.temp.lstat(); lerr == nil {
+			j.fail.Message += fmt.Sprintf("; its temporary file %s could not be removed: %v", j.temp.path, cause(err))
+			j.temp = place{}
+		}
 	}
 }
 

@@ -96,5 +96,13 @@ func (s stamp) settled(now time.Time) bool {
 // between. The inode alone does not tell: a new file often gets the old one's.
 func sameThing(a, b fs.FileInfo) bool { return stampOf(a) == stampOf(b) }
 
+// sameButMode reports whether a and b are of one file of which at most the mode
+// and the other names have changed in between.
+func sameButMode(a, b fs.FileInfo) bool {
+	x, y := stampOf(a).moved(), stampOf(b).moved()
+	x.mode, y.mode = 0, 0
+	return x == y
+}
+
 // digestOf is the digest of content.
 func digestOf(content []byte) blobs.Digest { return sha256.Sum256(content) }

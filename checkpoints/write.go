@@ -201,7 +201,7 @@ func (w *Workspace) replace(p place, v view, s State, data []byte, unique string
 				if err != nil || stampOf(info).moved() != v.stamp.moved() {
 					return false, err
 				}
-				if v.state.Digest == (blobs.Digest{}) || v.stamp.settled(v.at) {
+				if v.state.Digest == (blobs.Digest{}) {
 					return true, nil
 				}
 				now, _ := q.viewSelf(digest)
@@ -342,12 +342,16 @@ func (p place) own(f disk.File, mode uint32, to owner) error {
 var ErrAppeared = errors.New("something else appeared there at the last moment")
 
 // publish gives the file staged at temp the name p, where nothing is,
-// atomically and over nobody. The error of a failed publish leaves both as they were.
+// atomically and over nobody. The error of a failed publish leaves both as they
+// were, unless it is a leftoverError.
 func (p place) publish(temp place) error {
 	err := temp.link(p)
 	switch {
 	case err == nil:
-		return twice(temp.remove)
+		if err := twice(temp.remove); err != nil && !absent(err) {
+			return leftoverError{temp.path, err}
+		}
+		return nil
 	case errors.Is(err, fs.ErrExist):
 		return ErrAppeared
 	case !noLinks(err):
@@ -361,6 +365,18 @@ func (p place) publish(temp place) error {
 	}
 	return temp.rename(p)
 }
+
+// leftoverError is a temporary name that stays beside what is in place.
+type leftoverError struct {
+	at  string
+	err error
+}
+
+func (e leftoverError) Error() string {
+	return fmt.Sprintf("it is in place, but its temporary name %s could not be removed: %v", e.at, cause(e.err))
+}
+
+func (e leftoverError) Unwrap() error { return e.err }
 
 // strandedError is what somebody saved at a path in the last moment and what
 // could not be given its name back.

@@ -102,18 +102,17 @@ func (m *move) run() (RewindResult, error) {
 		return *res, err
 	}
 	m.moved = done.Moved
-	m.undid = m.moved || len(done.Done) > 0
+	back := slices.ContainsFunc(outcome.Failed, func(f checkpoints.Failure) bool { return f.Back })
+	m.undid = m.moved || back || len(done.Done) > 0
 	if c := m.params.Child; m.record.Child != "" && m.moved {
 		if err := c.Publish(context.WithoutCancel(m.ctx)); err != nil {
 			return *res, err
 		}
 		res.SessionID = c.ID()
 	} else if m.record.Child != "" {
-		if err := c.remove(); err != nil {
-			return *res, storageError("the fork that was not made could not be removed", err)
-		}
+		_ = c.remove() // what stays is removed at the next open (resumeChildren)
 	}
-	if len(outcome.CalledOff) > 0 || m.params.Fail && len(done.Done) == 0 && len(outcome.Failed) > 0 {
+	if len(outcome.CalledOff) > 0 || m.params.Fail && !m.undid && len(outcome.Failed) > 0 {
 		return *res, failError(outcome.Failed)
 	}
 	isDone := setOf(done.Done)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -19,15 +18,21 @@ import (
 // file can be waited for, finalizers, whole names) takes longer than they do,
 // where files are small.
 func openDir(r *os.Root, name string) (Dir, error) {
-	dir, err := r.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	top, err := r.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	return &openedDir{dir}, nil
+	defer top.Close()
+	fd, err := OpenBeneath(int(top.Fd()), name, unix.O_PATH) // may be one that cannot be listed
+	if err != nil {
+		return nil, &fs.PathError{Op: "openat", Path: r.Name() + "/" + name, Err: err}
+	}
+	return &openedDir{fd, r.Name() + "/" + name}, nil
 }
 
 type openedDir struct {
-	dir *os.File
+	fd   int
+	path string
 }
 
 // at calls f with the directory and its names, until no signal interrupts it.
@@ -37,32 +42,21 @@ func (d *openedDir) at(f func(fd int) error, names ...string) error {
 			return fs.ErrInvalid
 		}
 	}
-	fd := int(d.dir.Fd())
-	defer runtime.KeepAlive(d.dir)
-	return again(func() error { return f(fd) })
-}
-
-// again repeats what a signal interrupts.
-func again(f func() error) error {
-	for {
-		if err := f(); err != unix.EINTR {
-			return err
-		}
-	}
+	return again(func() error { return f(d.fd) })
 }
 
 func (d *openedDir) fail(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &fs.PathError{Op: op, Path: d.dir.Name() + "/" + name, Err: err}
+	return &fs.PathError{Op: op, Path: d.path + "/" + name, Err: err}
 }
 
 func (d *openedDir) failBoth(op, oldname, newname string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &os.LinkError{Op: op, Old: d.dir.Name() + "/" + oldname, New: d.dir.Name() + "/" + newname, Err: err}
+	return &os.LinkError{Op: op, Old: d.path + "/" + oldname, New: d.path + "/" + newname, Err: err}
 }
 
 func (d *openedDir) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
@@ -133,7 +127,14 @@ func (d *openedDir) Lchown(name string, uid, gid int) error {
 	return d.fail("lchownat", name, d.at(func(fd int) error { return unix.Fchownat(fd, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) }, name))
 }
 
-func (d *openedDir) Close() error { return d.dir.Close() } // nothing was written through it
+func (d *openedDir) Close() error {
+	if d.fd < 0 {
+		return d.fail("close", "", fs.ErrClosed)
+	}
+	err := unix.Close(d.fd)
+	d.fd = -1
+	return d.fail("close", "", err)
+}
 
 // rawFile is an open file. One goroutine at a time uses it, and closes it.
 type rawFile struct {
@@ -142,7 +143,7 @@ type rawFile struct {
 	fd   int
 }
 
-func (f *rawFile) Name() string { return f.dir.dir.Name() + "/" + f.name }
+func (f *rawFile) Name() string { return f.dir.path + "/" + f.name }
 
 func (f *rawFile) fail(op string, err error) error { return f.dir.fail(op, f.name, err) }
 

@@ -22,8 +22,8 @@ func openedDirs(t *testing.T) (string, Root, Dir) {
 	r, err := Open(top)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
-	d, ok := OpenDir(r, "sub")
-	require.True(t, ok)
+	d, err := OpenDir(r, "sub")
+	require.NoError(t, err)
 	t.Cleanup(func() { d.Close() })
 	return filepath.Join(top, "sub"), r, d
 }
@@ -243,8 +243,8 @@ func TestADirStaysTheSame(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	require.FileExists(t, filepath.Join(dir+".moved", "new"))
-	_, ok := OpenDir(r, "sub") // leads out now
-	require.False(t, ok)
-	_, ok = OpenDir(r, "nothing")
-	require.False(t, ok)
+	_, err = OpenDir(r, "sub") // leads out now
+	require.Error(t, err)
+	_, err = OpenDir(r, "nothing")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }

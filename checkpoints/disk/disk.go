@@ -80,18 +80,17 @@ func Open(dir string) (Root, error) {
 
 type osRoot struct{ *os.Root }
 
-// OpenDir opens directory name of r, through links within r, for work on many names
-// right in it. It takes those alone, and follows no link at the end of one (on
-// Linux; elsewhere none that leads out of it). Opening directory after directory is most
-// of the cost of an operation by a whole name. ok is false where it cannot be had; then
-// r does as well.
-func OpenDir(r Root, name string) (d Dir, ok bool) {
+// OpenDir opens directory name of r, for work on many names right in it: it takes
+// those alone. On Linux no link is followed, neither on the way to the
+// directory nor at the end of a name; elsewhere none that leads out. Opening directory
+// after directory is most of the cost of an operation by a whole name. The
+// error is errors.ErrUnsupported where r has no such thing.
+func OpenDir(r Root, name string) (Dir, error) {
 	o, ok := r.(osRoot)
 	if !ok {
-		return nil, false // a test's
+		return nil, errors.ErrUnsupported // a test's
 	}
-	d, err := openDir(o.Root, name)
-	return d, err == nil
+	return openDir(o.Root, name)
 }
 
 func (r osRoot) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {

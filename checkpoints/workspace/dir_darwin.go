@@ -7,8 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func openBeneath(fd int, rel string) (int, error) { return openSteps(fd, rel) }
-
 func (d *dirFD) names(f func(name []byte, k kind)) error {
 	fd, err := unix.Dup(d.fd)
 	if err != nil {

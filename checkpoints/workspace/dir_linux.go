@@ -7,20 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openBeneath opens the directory rel below fd in one call where the kernel
-// offers that, else name by name.
-func openBeneath(fd int, rel string) (int, error) {
-	got, err := again(func() (int, error) {
-		return unix.Openat2(fd, rel, &unix.OpenHow{Flags: openDirFlags, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
-	})
-	switch err {
-	case unix.ENOSYS, unix.EPERM, unix.EINVAL, unix.E2BIG, unix.ENAMETOOLONG, unix.EAGAIN:
-		// An old kernel, a sandbox, a path longer than a call takes.
-		return openSteps(fd, rel)
-	}
-	return got, err
-}
-
 // names reads the kernel's own list, which says what most names are, and makes
 // no string of a name that is known already:
 //

@@ -7,10 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/oino-dev/oinod/checkpoints/disk"
 )
 
 // osMachine is the real file system. It works with descriptors and names
@@ -18,10 +19,10 @@ import (
 // does, costs several times what the file's own lstat does.
 type osMachine struct{}
 
-const openDirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-
 func (osMachine) openRoot(path string) (rootDir, error) {
-	fd, err := again(func() (int, error) { return unix.Open(path, openDirFlags, 0) })
+	fd, err := again(func() (int, error) {
+		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -49,27 +50,11 @@ func (r *rootFD) openDir(rel string) (dir, error) {
 	if rel == "" {
 		rel = "."
 	}
-	fd, err := openBeneath(r.fd, rel)
+	fd, err := disk.OpenBeneath(r.fd, rel, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: rel, Err: err}
 	}
 	return &dirFD{root: r, fd: fd}, nil
-}
-
-// openSteps opens rel below fd name by name, each without following a link.
-func openSteps(fd int, rel string) (int, error) {
-	at := fd
-	for name := range strings.SplitSeq(rel, "/") {
-		next, err := again(func() (int, error) { return unix.Openat(at, name, openDirFlags, 0) })
-		if at != fd {
-			unix.Close(at)
-		}
-		if err != nil {
-			return -1, err
-		}
-		at = next
-	}
-	return at, nil
 }
 
 type dirFD struct {
