@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/oino-dev/oinod/fork"
 	"github.com/oino-dev/oinod/protocol"
 	"github.com/oino-dev/oinod/session"
 )
@@ -21,32 +18,6 @@ import (
 // again). So a rewind has nothing to do here; the next prompt finds that the
 // agent has to go back (proxy_rewind.go), or else to be told, in a session that
 // has heard nothing of the rest.
-
-// recap is what the agent has to be told with a prompt.
-type recap struct {
-	text    string           // "": nothing
-	short   bool             // the agent has the conversation itself
-	wrapped *session.Wrapped // what the session is called once the prompt is on its way; nil: as before
-}
-
-// block is the recap as a content block that goes before a prompt; nil where
-// there is nothing to tell. asText: it is then part of the text of the user's
-// message. A short one is, so that what the agent has of that message is known,
-// and can be told from others again (anchors.go).
-func (r *recap) block(embedded bool, prompt protocol.Blocks) (block []byte, asText bool) {
-	switch {
-	case r.text == "":
-		return nil, false
-	case !embedded || r.short && !looksLikeCommand(prompt):
-		return protocol.TextBlock(r.text), true
-	}
-	return mustEncode(map[string]any{"type": "resource", "resource": map[string]string{
-		"uri": "oino:///conversation", "mimeType": "text/plain", "text": r.text,
-	}}), false
-}
-
-// maxRecap bounds what an agent is told of what was said, in bytes.
-const maxRecap = 256 << 10
 
 // catchUp sees to it that the next prompt goes to a session of the agent's
 // that knows what the log has and nothing else. nil: it does already.
@@ -231,85 +202,6 @@ func (p *proxy) setAs(ctx context.Context, w *wrapped, id string) {
 // setLimit is how long the agent may take for that.
 const setLimit = 20 * time.Second
 
-// recapOf is what was said up to an entry (session.Start: nothing), as one would
-// tell of it, and which files were put back; "" where nothing was.
-func (p *proxy) recapOf(ctx context.Context, kept *session.Session, through string, files []string) (string, error) {
-	if through == session.Start {
-		return putBack(files), nil
-	}
-	page, err := kept.Entries(ctx, session.EntriesQuery{Through: through, Context: true})
-	if err != nil || len(page.Entries) == 0 {
-		return putBack(files), err
-	}
-	var said []string
-	size, cut := 0, false
-	for _, e := range slices.Backward(page.Entries) {
-		line := spoken(e)
-		if size += len(line); size > maxRecap {
-			if cut = true; len(said) == 0 { // else nothing at all would be told
-				said = append(said, "[…] "+strings.ToValidUTF8(line[len(line)-maxRecap:], ""))
-			}
-			break
-		}
-		if line != "" {
-			said = append(said, line)
-		}
-	}
-	slices.Reverse(said)
-	var b strings.Builder
-	b.WriteString("The conversation so far, as it was taken up again from an earlier point. Anything else that was said does not count any more.\n")
-	if len(files) > 0 {
-		b.WriteString(filesLine(files))
-	}
-	if cut {
-		b.WriteString("The beginning is left out.\n")
-	}
-	for _, line := range said {
-		b.WriteString("\n" + line + "\n")
-	}
-	return b.String(), nil
-}
-
-// spoken is an entry as one would tell of it; "" for what need not be told.
-func spoken(e session.Entry) string {
-	if e.Role == session.Tool {
-		var call protocol.ToolFields
-		_ = json.Unmarshal(e.Tool, &call) // without a title it has its id
-		if call.Title == "" {
-			call.Title = e.ToolCallID
-		}
-		return fmt.Sprintf("Tool: %s (%s)", call.Title, e.Status)
-	}
-	blocks, err := protocol.ParseBlocks(e.Content)
-	if err != nil {
-		return ""
-	}
-	var parts []string
-	for _, block := range blocks {
-		var other struct {
-			Type     string `json:"type"`
-			URI      string `json:"uri"`
-			Resource struct {
-				URI  string `json:"uri"`
-				Text string `json:"text"`
-			} `json:"resource"`
-		}
-		if text, ok := block.Text(); ok {
-			parts = append(parts, text)
-		} else if json.Unmarshal(block, &other) == nil {
-			parts = append(parts, strings.TrimSpace(fmt.Sprintf("[%s] %s%s\n%s", other.Type, other.URI, other.Resource.URI, other.Resource.Text)))
-		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	who := "Assistant"
-	if e.Role == session.User {
-		who = "User"
-	}
-	return who + ": " + strings.Join(parts, "\n")
-}
-
 // What follows is the host of the methods: see host.
 
 func (p *proxy) session(ctx context.Context, id string) (*session.Session, error) {
@@ -370,25 +262,6 @@ func (p *proxy) redo(ctx context.Context, _ *task, s *session.Session, rp sessio
 	return r, err
 }
 
-func (p *proxy) fork(ctx context.Context, t *task, s *session.Session, fp fork.Params) (fork.Result, error) {
-	if err := p.mayFork(session.ForkConversation); err != nil {
-		return fork.Result{}, err
-	}
-	hook := p.hook(t)
-	r, err := p.config.Forker.Fork(ctx, s, fp, hook.handler())
-	if err != nil || r.SessionID == "" {
-		return r, err
-	}
-	w := p.byOurs(s.ID())
-	now, _ := s.Wrapped("")
-	at := placing{source: w, s: s, child: r.SessionID, whole: fp.EntryID == "", setup: p.setupOf(w, s), putBack: filesOf(s, now)}
-	if r.SessionID, _, err = p.place(ctx, t, at); err != nil {
-		return fork.Result{}, err
-	}
-	hook.tell(ctx)
-	return r, nil
-}
-
 // mayMove refuses what must not be done while the agent works, and what was
 // not to be done at all.
 func (p *proxy) mayMove(w *wrapped, c session.Conversation) error {
@@ -398,107 +271,4 @@ func (p *proxy) mayMove(w *wrapped, c session.Conversation) error {
 		}
 	}
 	return p.mayFork(c)
-}
-
-func (p *proxy) mayFork(c session.Conversation) error {
-	if p.config.Conversation || c == "" || c == session.KeepConversation {
-		return nil
-	}
-	return &session.Error{Kind: session.BadParams, Msg: "conversations stay as they are here (wrap runs with --conversation=off); files can be brought back"}
-}
-
-// placing is a fork that is made and has no place with the agent yet.
-type placing struct {
-	source  *wrapped // nil: the agent's is not known
-	s       *session.Session
-	child   string
-	whole   bool                       // it is of the whole conversation
-	setup   map[string]json.RawMessage // what it is made with
-	putBack []string                   // paths of which the agent has to be told
-}
-
-// place finds a place with the agent for a fork, and returns what the client
-// calls it and what the agent answered. Without one there is no fork.
-func (p *proxy) place(ctx context.Context, t *task, f placing) (id string, result json.RawMessage, err error) {
-	source, s, child := f.source, f.s, f.child
-	defer func() {
-		if err != nil {
-			if left := p.config.Registry.Delete(context.WithoutCancel(ctx), child); left != nil {
-				p.log.Warn().Err(left).Str("session", child).Msg("a fork that has no place with the agent is left over")
-			}
-		}
-	}()
-	made, err := p.config.Registry.Get(ctx, child)
-	if err != nil {
-		return "", nil, err
-	}
-	at := session.Wrapped{Agent: p.agentName(), PutBack: f.putBack}
-	fresh := true
-	var forks bool
-	p.update(func(st *proxyState) { forks = st.forks })
-	if now, ok := s.Wrapped(""); ok && source != nil && !now.Doubt {
-		at.Since, at.Hidden = now.Since, now.Hidden
-		params := maps.Clone(f.setup)
-		if f.whole && forks && now.Knows == s.LeafID() && !now.Owed {
-			params["sessionId"] = mustEncode(source.agentID())
-			result, id, err = p.ask(ctx, protocol.SessionFork, params)
-		} else {
-			result, id, err = p.forkAgent(ctx, source, s, now, made.LeafID(), params)
-		}
-		if fresh = err != nil; fresh { // else its own fork knows all that it should
-			p.log.Info().Err(err).Str("session", source.id).Msg("the agent does not fork its conversation there; the fork is told what was said")
-		}
-	}
-	if fresh {
-		at.Since, at.Hidden = orStart(made.LeafID()), false // up to there it will be told
-		if result, id, err = p.ask(ctx, protocol.SessionNew, f.setup); err != nil {
-			return "", nil, fmt.Errorf("the agent could not begin a conversation for the fork: %w", err)
-		}
-	}
-	w := p.meet(id)
-	p.doneAsking(id)
-	w.setUp(f.setup)
-	if source != nil {
-		w.setLike(source)
-		p.setAs(ctx, w, id)
-	}
-	at.ID = id
-	if err := made.SetWrapped(ctx, at, fresh); err != nil {
-		return "", nil, err
-	}
-	p.keepsIn(w, made)
-	w.saveSettings(ctx)
-	after := t.after
-	t.after = func() {
-		if after != nil {
-			after()
-		}
-		w.announce()
-	}
-	return id, result, nil
-}
-
-// laterHook is the client as a handler that hears of a fork only when it has a
-// name for it.
-type laterHook struct {
-	fork.Handler
-	forked []fork.Forked
-}
-
-func (p *proxy) hook(t *task) *laterHook { return &laterHook{Handler: p.server.hook(t)} }
-
-func (h *laterHook) handler() fork.Handler {
-	if h.Handler == nil {
-		return nil
-	}
-	return h
-}
-
-// SessionForked keeps the news.
-func (h *laterHook) SessionForked(_ context.Context, e fork.Forked) { h.forked = append(h.forked, e) }
-
-func (h *laterHook) tell(ctx context.Context) {
-	for _, e := range h.forked {
-		h.Handler.SessionForked(ctx, e)
-	}
 }
