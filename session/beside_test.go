@@ -129,6 +129,73 @@ func TestAnUnclaimedChangeBesideASessionThatTracksNothing(t *testing.T) {
 	})
 }
 
+// reopen closes a session, and opens it again once f was called.
+func (b *box) reopen(s *Session, f func()) *Session {
+	b.t.Helper()
+	require.NoError(b.t, b.reg.Close(b.t.Context(), s.ID()))
+	f()
+	s, err := b.reg.Get(b.t.Context(), s.ID())
+	require.NoError(b.t, err)
+	return s
+}
+
+// A turn beside a session that tracks the workspace is known to it also when
+// that was closed since, and opened again; and so is that it has ended meanwhile.
+func TestATurnBesideASessionThatComesBack(t *testing.T) {
+	besides(t, func(t *testing.T, b, o *box, s2 *Session) {
+		s1 := b.createTracked()
+		b.prompt(s1, "zero")
+		b.end(s1)
+		o.prompt(s2, "two")
+		s1 = b.reopen(s1, func() {})
+		e1 := b.prompt(s1, "one")
+		b.put("x", "whose")
+		b.end(s1)
+		r := b.rewind(s1, RewindParams{EntryID: e1})
+		require.Empty(t, r.Deleted)
+		require.Len(t, r.Failed, 1)
+		require.Equal(t, b.path("x"), r.Failed[0].Path)
+		b.has("x", "whose")
+
+		s1 = b.reopen(s1, func() { o.end(s2) })
+		e1 = b.prompt(s1, "alone")
+		b.put("y", "of s1")
+		b.end(s1)
+		require.Equal(t, []string{b.path("y")}, b.rewind(s1, RewindParams{EntryID: e1}).Deleted)
+	})
+}
+
+// The same with what was claimed beside a turn that goes on over the close:
+// before it, or only meanwhile.
+func TestClaimsBesideASessionThatComesBack(t *testing.T) {
+	for _, earlier := range []bool{true, false} {
+		besides(t, func(t *testing.T, b, o *box, s2 *Session) {
+			s1 := b.createTracked()
+			e1 := b.prompt(s1, "one")
+			var want []OutsideChange
+			write := func(name string) {
+				o.write(s2, name, "precious")
+				want = append(want, OutsideChange{Path: b.path(name), Change: checkpoints.Created, SessionID: s2.ID()})
+			}
+			if earlier {
+				o.prompt(s2, "two")
+				write("y")
+			}
+			s1 = b.reopen(s1, func() {
+				o.prompt(s2, "three")
+				write("z")
+				o.end(s2)
+			})
+			require.Empty(t, b.end(s1).Changed)
+			r := b.rewind(s1, RewindParams{EntryID: e1})
+			require.Empty(t, r.Deleted)
+			require.Empty(t, r.Failed)
+			require.ElementsMatch(t, want, r.Outside)
+			b.has("z", "precious")
+		})
+	}
+}
+
 // A path that a session only recorded, and one of another process has written: by
 // the journal of whoever tracks the workspace, that is the other's.
 func TestARecordedPathThatAnotherProcessWrites(t *testing.T) {

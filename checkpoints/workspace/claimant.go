@@ -30,6 +30,7 @@ type Claimant struct {
 	told   map[string]string // the ids of journals that know of the turn, by directory: a tree that was pruned, and made anew, has another
 	looked time.Time         // for trees that do not know of the turn
 	files  map[string]*heldJournal
+	trees  []*tree // that are open for this one in memory
 }
 
 // claimRoot is a root as the session names it, and its real path.
@@ -65,6 +66,10 @@ func (c *Claimant) Close() error {
 		errs = append(errs, f.writer.Close())
 	}
 	clear(c.files)
+	for _, t := range c.trees {
+		errs = append(errs, c.store.leave(t))
+	}
+	c.trees = nil
 	return errors.Join(errs...)
 }
 
@@ -314,6 +319,9 @@ func (c *Claimant) with(ctx context.Context, anew bool, f func([]hearer) error) 
 	errs := []error{err}
 	var trees []hearer
 	for _, o := range others { // in one order for everybody
+		if c.inMemory {
+			c.reopen(o)
+		}
 		if t := c.store.inUse(o.dir); t != nil {
 			defer func() { _ = c.store.leave(t) }()
 			unlock, err := t.lock(ctx)

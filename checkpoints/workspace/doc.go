@@ -90,7 +90,8 @@
 // stat cache of the last. Claims, and the beginnings and ends of turns, are
 // told to the journals of trees that lie in this one or around it as well; and
 // by sessions that track nothing (Claimant), to whatever journals there are.
-// What one in memory tells stands beside the journal, in this process alone.
+// What one in memory tells stands beside the journal, in this process alone: of
+// trees that it has open, or had once.
 //
 // Changes lays the records and claims of a path end to end. Where a claim does
 // not begin with what the path was, or a capture does not see what the last

@@ -58,9 +58,10 @@ type Store struct {
 	compact  int64 // how long a journal may get, beside three times its base
 
 	mu     sync.Mutex
-	trees  map[string]*tree     // by directory; those that a Workspace uses
-	roots  map[string]string    // of every tree of the agent directory that was met, by directory
-	bare   map[string]time.Time // mtimes of those that had no journal
+	trees  map[string]*tree       // by directory; those that a Workspace uses
+	left   map[string][]unwritten // of trees that nobody uses any more, by directory
+	roots  map[string]string      // of every tree of the agent directory that was met, by directory
+	bare   map[string]time.Time   // mtimes of those that had no journal
 	listed treeList
 }
 
@@ -69,7 +70,7 @@ func New(c Config) *Store {
 	s := &Store{
 		root: c.Root, agentDir: realPath(c.AgentDir), blobs: c.Blobs, limits: c.Limits,
 		include: c.Include, exclude: c.Exclude, now: c.Now, machine: c.machine,
-		procs: runtime.GOMAXPROCS(0), compact: compactAbove, trees: map[string]*tree{}, roots: map[string]string{}, bare: map[string]time.Time{},
+		procs: runtime.GOMAXPROCS(0), compact: compactAbove, trees: map[string]*tree{}, left: map[string][]unwritten{}, roots: map[string]string{}, bare: map[string]time.Time{},
 	}
 	if c.Home != "" {
 		s.home = realPath(c.Home)
@@ -130,8 +131,9 @@ func (s *Store) tree(root string) *tree {
 	dir := topDir + "/" + checkpoints.WorkspaceKey(root)
 	t := s.trees[dir]
 	if t == nil {
-		t = &tree{store: s, root: root, dir: dir, door: make(chan struct{}, 1)}
+		t = &tree{store: s, root: root, dir: dir, door: make(chan struct{}, 1), unwritten: s.left[dir]}
 		t.reset()
+		delete(s.left, dir)
 		s.trees[dir] = t
 	}
 	t.refs++
@@ -156,6 +158,7 @@ func (s *Store) leave(t *tree) error {
 	last := t.refs == 0
 	if last {
 		delete(s.trees, t.dir)
+		s.left[t.dir] = t.unwritten
 	}
 	s.mu.Unlock()
 	if !last {

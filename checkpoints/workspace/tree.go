@@ -38,7 +38,8 @@ type tree struct {
 	lost     string   // why captures that were promised are gone, until it is told
 	queued   [][]byte // releases to be written with the next lines
 
-	unwritten []unwritten // in order
+	unwritten []unwritten // in order; it outlives the tree (Store.left)
+	enough    int         // how many of them are worth forgetting some
 
 	walk      uint32   // number of the last walk of this process
 	walkRules *rules   // what it found; nil if it failed

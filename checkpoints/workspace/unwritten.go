@@ -14,11 +14,23 @@ type unwritten struct {
 }
 
 // ClaimantInMemory is Claimant, of a session of which nothing may be written
-// down. It tells those of this process who track, and hears nobody.
+// down. It tells those of this process who track, or did and may come back, and
+// hears nobody.
 func (s *Store) ClaimantInMemory(session string, roots []string, turn bool) *Claimant {
 	c := s.Claimant(session, roots, turn)
 	c.inMemory = true
 	return c
+}
+
+// reopen opens a tree that this process had open, until c is closed: who left it
+// and comes back is to know what happened meanwhile.
+func (c *Claimant) reopen(o other) {
+	s := c.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, left := s.left[o.dir]; left {
+		c.trees = append(c.trees, s.tree(o.root))
+	}
 }
 
 // quietTree is one that is told by a session in memory.
@@ -41,8 +53,12 @@ func (t quietTree) tell(lines [][]byte) (id string, err error) {
 }
 
 // forgetUnwritten drops what no capture that is held can be asked about: of
-// turns that began before all of them, the newest of each session stays.
+// turns that began before all of them, the newest of each session stays. It
+// does so when there are twice as many as it left the last time.
 func (t *tree) forgetUnwritten() {
+	if len(t.unwritten) < t.enough {
+		return
+	}
 	oldest := t.oldest()
 	over := map[string]bool{}
 	kept := make([]unwritten, 0, len(t.unwritten))
@@ -58,7 +74,7 @@ func (t *tree) forgetUnwritten() {
 		}
 	}
 	slices.Reverse(kept)
-	t.unwritten = kept
+	t.unwritten, t.enough = kept, max(2*len(kept), 8)
 }
 
 // unwrittenAt divides what is unwritten: what was told before a capture of the
@@ -84,7 +100,7 @@ func (u *unwritten) precedes(line any, last uint64, claims int) bool {
 	case *captureLine:
 		return u.after < l.Seq
 	case *claimLine:
-		return u.after < last || u.after == last && u.claims <= claims
+		return u.after == last && u.claims <= claims // of one before it took what came before that
 	}
 	return false
 }
