@@ -103,7 +103,7 @@ func (c *chain) read() {
 func (c *chain) instead(ends []byte) []byte {
 	e, id := openLine(ends), endsID(ends)
 	answer := bytes.TrimSuffix(tooLong(id, c.in.max), []byte("\n"))
-	if e.method.to > 0 {
+	if e.method.to > 0 || e.params.to > 0 {
 		if e.key() != "" {
 			_ = c.out.write(append(answer, '\n')) // the writer keeps its error
 		}

@@ -97,11 +97,7 @@ func scalarStart(b []byte, to int) int {
 		if i = bytes.LastIndexByte(b[:i], '"'); i < 0 {
 			return -1
 		}
-		slashes := i - len(bytes.TrimRight(b[:i], `\`))
-		switch {
-		case slashes == i: // there may be more of them before
-			return -1
-		case slashes%2 == 0:
+		if slashes := i - len(bytes.TrimRight(b[:i], `\`)); slashes%2 == 0 {
 			return i
 		}
 	}

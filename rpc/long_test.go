@@ -33,30 +33,44 @@ func TestTheEndsOfALine(t *testing.T) {
 	}
 }
 
-// Whatever the agent says at too great a length, nobody waits for it.
+// Whatever the agent says at too great a length, nobody waits for it, and the
+// agent does not where it asked.
 func TestAnAnswerThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	const refused = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"the message is longer than 67108864 bytes (limits.maxMessageBytes)","data":{"kind":"message_too_large"}}}` + "\n"
 	for _, c := range []struct {
-		ends     string
-		answered []string
+		ends             string
+		prompts          bool // there are no other requests
+		answered, agents []string
 	}{
-		{`{"jsonrpc":"2.0","result":null,"id":"1"}`, []string{`"1"`}},
-		{`{"jsonrpc":"2.0","result":null}`, []string{"1", `"1"`}}, // nobody knows which
-		{`{"error":null}`, []string{"1", `"1"`}},
-		{`{"jsonrpc":"2.0","result":null,"id":7}`, nil},
-		{`{"jsonrpc":"2.0","method":"session/update","params":null}`, nil},
-		{`{"params":null}`, nil}, // perhaps an update
+		{ends: `{"jsonrpc":"2.0","result":null,"id":"1"}`, answered: []string{`"1"`}},
+		{ends: `{"jsonrpc":"2.0","result":null}`, answered: []string{"1", `"1"`}}, // nobody knows which
+		{ends: `{"error":null}`, answered: []string{"1", `"1"`}},
+		{ends: `{"error":null}`, prompts: true, answered: []string{"2"}},
+		{ends: `{"jsonrpc":"2.0","result":null,"id":7}`},
+		{ends: `{"error":null,"id":null}`}, // to no request at all
+		{ends: `{"jsonrpc":"2.0","method":"session/update","params":null}`},
+		{ends: `{"params":null}`}, // perhaps an update
+		{ends: `{"id":1,"params":null}`, agents: []string{"1"}},
+		{ends: `{"id":1,"method":"fs/read_text_file"}`, agents: []string{"1"}},
 	} {
 		p := newBetween(t)
-		p.clientSays([]byte(`{"jsonrpc":"2.0","id":1,"method":"fake/a"}`))
-		p.clientSays([]byte(`{"jsonrpc":"2.0","id":"1","method":"fake/b"}`))
+		if !c.prompts {
+			p.clientSays([]byte(`{"jsonrpc":"2.0","id":1,"method":"fake/a"}`))
+			p.clientSays([]byte(`{"jsonrpc":"2.0","id":"1","method":"fake/b"}`))
+		}
+		p.clientSays([]byte(`{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"nobody's"}}`))
+		p.settle()
+		_ = told(p.agent)
 		p.dropLong([]byte(c.ends))
 		p.settle()
-		var want []string
-		for _, id := range c.answered {
-			want = append(want, fmt.Sprintf(refused, id))
+		lines := func(ids []string) (all []string) {
+			for _, id := range ids {
+				all = append(all, fmt.Sprintf(refused, id))
+			}
+			return append(all, "")
 		}
-		require.ElementsMatch(t, append(want, ""), strings.SplitAfter(told(p.client), "\n"), c.ends)
+		require.ElementsMatch(t, lines(c.answered), strings.SplitAfter(told(p.client), "\n"), c.ends)
+		require.ElementsMatch(t, lines(c.agents), strings.SplitAfter(told(p.agent), "\n"), c.ends)
 	}
 }

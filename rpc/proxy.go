@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -321,7 +322,7 @@ func (p *proxy) refuseLong(to *lineWriter, ends []byte) {
 func (p *proxy) dropLong(ends []byte) {
 	e := openLine(ends)
 	id, key := e.id.of(ends), e.key()
-	if e.method.to > 0 {
+	if e.method.to > 0 || e.params.to > 0 {
 		if key != "" {
 			p.refuseLong(p.agentOut, ends)
 		}
@@ -335,30 +336,46 @@ func (p *proxy) dropLong(ends []byte) {
 		if r := p.answered(key); r != nil {
 			p.end(r, tooLong(r.id, p.fromAgent.max))
 		}
-	case e.result.to > 0 || e.err.to > 0:
-		// To which request it was, nobody can tell. All are answered: one of them
-		// would be waited for as long as the agent lives.
-		for _, r := range p.allPending(false) {
+	case id == nil && (e.result.to > 0 || e.err.to > 0):
+		// To which request it was, nobody can tell. The answer to a prompt is
+		// short: all others end, or one of them would be waited for as long as
+		// the agent lives; and prompts where there is nothing else.
+		isPrompt := func(r *request) bool { return r.method == protocol.SessionPrompt }
+		left := p.takePending(func(r *request) bool { return !isPrompt(r) })
+		if len(left) == 0 {
+			left = p.takePending(isPrompt)
+		}
+		for _, r := range left {
 			p.end(r, tooLong(r.id, p.fromAgent.max))
 		}
 	}
 }
 
-// allPending takes out what the agent has not answered. ended: it never will
-// answer anything.
-func (p *proxy) allPending(ended bool) (left []*request) {
+// takePending takes out what the agent has not answered and which fits.
+func (p *proxy) takePending(fits func(*request) bool) (left []*request) {
 	p.update(func(st *proxyState) {
-		for _, rs := range st.pending {
-			left = append(left, rs...)
+		for key, all := range st.pending {
+			rest := slices.DeleteFunc(slices.Clone(all), fits)
+			if len(rest) == len(all) {
+				continue
+			}
+			for _, r := range all {
+				if fits(r) {
+					left = append(left, r)
+				}
+			}
+			if st.pending[key] = rest; len(rest) == 0 {
+				delete(st.pending, key)
+			}
 		}
-		st.pending, st.ended = map[string][]*request{}, ended
 	})
 	return left
 }
 
 // endRequests answers what the agent has left unanswered.
 func (p *proxy) endRequests() {
-	for _, r := range p.allPending(true) {
+	p.update(func(st *proxyState) { st.ended = true })
+	for _, r := range p.takePending(func(*request) bool { return true }) {
 		p.answerGone(r.id)
 	}
 }
