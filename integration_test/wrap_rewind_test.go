@@ -703,3 +703,39 @@ func TestWrapForksAtAMessageAfterTheClientHasRewound(t *testing.T) {
 	require.Contains(t, k.told(k.s), "TWO")
 	require.Zero(t, k.exit())
 }
+
+// The place of such a fork is none of a fork of the fork.
+func TestWrapForksAForkAsAWhole(t *testing.T) {
+	t.Parallel()
+	for _, way := range ownWays[3:5] {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			k := talkTo(t, way.options...)
+			from := k.heardSoFar()
+			k.turn(k.s, "say ONE")
+			m, _, err := k.await(func(_ int, m message) bool { return bytes.Contains(m.Params, []byte(`"ONE"`)) }, "", from)
+			require.NoError(t, err)
+			k.turn(k.s, "say TWO")
+			at := point("ONE")
+			at["version"] = 1
+			params := map[string]any{"sessionId": k.s, "cwd": k.work, "mcpServers": []any{}, "_meta": map[string]any{"other": map[string]any{"x": 1}}}
+			if way.name == "claude" {
+				params["_meta"].(map[string]any)["claudeCode"] = map[string]any{"rewindTo": field[string](t, m.Params, "update", "messageId"), "y": 2}
+			} else {
+				params["_meta"].(map[string]any)["jetbrains"] = map[string]any{"air": map[string]any{"fork": at}, "y": 2}
+			}
+			fork := field[string](t, k.call("session/fork", params), "sessionId")
+			k.turn(fork, "say FOUR")
+			again := field[string](t, k.call("_oino/fork", map[string]any{"sessionId": fork}), "sessionId")
+			require.Contains(t, k.kept(again), "FOUR")
+			require.Contains(t, k.told(again), "FOUR")
+			asked := k.asked("session/fork")
+			require.Len(t, asked, 2)
+			require.NotContains(t, asked[1], "rewindTo")
+			require.NotContains(t, asked[1], `"fork"`)
+			require.Contains(t, asked[1], `"x":1`, "all else is as the client has set it up")
+			require.Contains(t, asked[1], `"y":2`)
+			require.Zero(t, k.exit())
+		})
+	}
+}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/oino-dev/oinod/protocol"
@@ -156,7 +157,7 @@ func (a adverts) forkedAt(params map[string]json.RawMessage) (at place) {
 			Position string `json:"position"`
 		} `json:"oino"`
 	}
-	_ = json.Unmarshal(params["_meta"], &meta) // as much as can be read
+	_ = protocol.Decode(params["_meta"], &meta) // as much as can be read
 	switch {
 	case a.rewindTo && meta.ClaudeCode.RewindTo != "":
 		return place{session.Assistant, anchor{MessageID: meta.ClaudeCode.RewindTo}}
@@ -170,6 +171,21 @@ func (a adverts) forkedAt(params map[string]json.RawMessage) (at place) {
 	return place{}
 }
 
+// withoutPlace is params of a session/fork without a place, of whatever agents:
+// a session that is made in the same way later is none of that place.
+func withoutPlace(params map[string]json.RawMessage) map[string]json.RawMessage {
+	params = maps.Clone(params)
+	delete(params, "messageId")
+	for _, path := range [][]string{
+		{"claudeCode", "rewindTo"}, {"jetbrains", "air", "fork"}, {"oino", "entryId"}, {"oino", "position"},
+	} {
+		if meta, ok := params["_meta"]; ok {
+			params["_meta"] = withoutPath(meta, path)
+		}
+	}
+	return params
+}
+
 // withPath is an object (or nothing yet) with the value set at a path in it.
 func withPath(object json.RawMessage, path []string, value json.RawMessage) json.RawMessage {
 	if len(path) == 0 {
@@ -181,4 +197,23 @@ func withPath(object json.RawMessage, path []string, value json.RawMessage) json
 	all := span{0, len(object)}
 	inner := within(object, all, path[0]).of(object)
 	return withMember(object, all, path[0], withPath(inner, path[1:], value))
+}
+
+// withoutPath is an object without what is at a path in it; what is no object
+// stays as it is.
+func withoutPath(object json.RawMessage, path []string) json.RawMessage {
+	if !isObject(object, span{0, len(object)}) {
+		return object
+	}
+	left := json.RawMessage("{}")
+	for name, value := range members(object) {
+		if name == path[0] {
+			if len(path) == 1 {
+				continue
+			}
+			value = withoutPath(value, path[1:])
+		}
+		left = withMember(left, span{0, len(left)}, name, value)
+	}
+	return left
 }

@@ -97,19 +97,9 @@ func (p place) next(said []session.Entry, since string, hidden bool, names *name
 		return "", err
 	}
 	tell(messages, hidden || since == "", names)
-	i := -1
-	if id := p.at.MessageID; id != "" {
-		i = slices.IndexFunc(messages, func(m spokenMessage) bool {
-			return m.role == p.role && m.anchor.known && (m.anchor.MessageID == id || m.id == id)
-		})
-	}
-	if i < 0 { // clients may have ids of their own
-		i = slices.IndexFunc(messages, func(m spokenMessage) bool {
-			return m.role == p.role && m.anchor.sure && m.print == p.at.Fingerprint && m.anchor.Occurrence == p.at.Occurrence
-		})
-	}
-	if i < 0 {
-		return "", errors.New("that message is none that the log knows")
+	i, err := p.among(messages)
+	if err != nil {
+		return "", err
 	}
 	k := messages[i].to
 	if p.role == session.Assistant {
@@ -122,6 +112,33 @@ func (p place) next(said []session.Entry, since string, hidden bool, names *name
 		return "", errors.New("that is in the middle of a turn")
 	}
 	return said[k].ID, nil
+}
+
+// among is which of messages the place names.
+func (p place) among(messages []spokenMessage) (int, error) {
+	id := p.at.MessageID
+	for _, isIt := range []func(spokenMessage) bool{
+		func(m spokenMessage) bool { return id != "" && m.anchor.known && m.anchor.MessageID == id },
+		func(m spokenMessage) bool { return id != "" && m.id == id }, // as it was called before
+		func(m spokenMessage) bool { // clients may have ids of their own
+			return m.anchor.sure && m.print == p.at.Fingerprint && m.anchor.Occurrence == p.at.Occurrence
+		},
+	} {
+		found := -1
+		for i, m := range messages {
+			switch {
+			case m.role != p.role || !isIt(m):
+			case found >= 0:
+				return 0, errors.New("more than one message is called that")
+			default:
+				found = i
+			}
+		}
+		if found >= 0 {
+			return found, nil
+		}
+	}
+	return 0, errors.New("that message is none that the log knows")
 }
 
 // messagesOf puts entries together to messages. What the agent says in a turn

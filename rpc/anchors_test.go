@@ -260,3 +260,38 @@ func TestCutBehindHiddenMessages(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, c.canRewind())
 }
+
+// A place is where just one message is meant; what the agent calls it now comes
+// before what it was called.
+func TestWhereAClientGoesBackTo(t *testing.T) {
+	t.Parallel()
+	var renamed named
+	renamed.list = []namedMessage{{session.User, "old3", fingerprint("x")}, {session.User, "new2", fingerprint("y")}}
+	talk := []string{"U x#old1", "A a#m", "U y#old2", "A b#m", "U z#old3", "A c#n"}
+	for _, c := range []struct {
+		name  string
+		said  []string
+		names *named
+		role  session.Role
+		at    anchor
+		want  string // "-": an error
+	}{
+		{"before one of the user's", talk, nil, session.User, anchor{MessageID: "old2"}, "e3"},
+		{"behind one of the agent's", talk, nil, session.Assistant, anchor{MessageID: "n"}, ""},
+		{"two of that id", talk, nil, session.Assistant, anchor{MessageID: "m"}, "-"},
+		{"two of that id, whatever it says", talk, nil, session.Assistant, anchor{MessageID: "m", Fingerprint: fingerprint("a"), Occurrence: 1}, "-"},
+		{"the user's of that id twice", []string{"U x#m1", "A a", "U y#m2", "A b", "U z#m1", "A c"}, nil, session.User, anchor{MessageID: "m1"}, "-"},
+		{"by its new id", talk, &renamed, session.User, anchor{MessageID: "new2"}, "e3"},
+		{"by its old one", talk, &renamed, session.User, anchor{MessageID: "old2"}, "e3"},
+		{"of two, the one that is called so still", []string{"U y#old3", "A a", "U x#old1", "A b"}, &renamed, session.User, anchor{MessageID: "old3"}, "e3"},
+		{"by what it says", talk, nil, session.User, anchor{MessageID: "?", Fingerprint: fingerprint("z"), Occurrence: 1}, "e5"},
+		{"said once", talk, nil, session.User, anchor{MessageID: "?", Fingerprint: fingerprint("z"), Occurrence: 2}, "-"},
+		{"nothing", talk, nil, session.User, anchor{}, "-"},
+	} {
+		next, err := place{c.role, c.at}.next(said(c.said...), session.Start, false, c.names)
+		if err != nil {
+			next = "-"
+		}
+		require.Equal(t, c.want, next, c.name)
+	}
+}

@@ -25,11 +25,11 @@ import (
 // A message for a command of the agent's own goes bare: what the agent has to be
 // told goes with the next one that is not.
 func (p *proxy) catchUp(ctx context.Context, w *wrapped, kept *session.Session, prompt protocol.Blocks) (*recap, error) {
-	now, ok := kept.Wrapped("")
+	now, leaf, ok := kept.Standing()
 	if !p.config.Conversation || !ok || now.ID != w.id {
 		return nil, nil
 	}
-	leaf, bare := kept.LeafID(), w.callsAgentsCommand(prompt)
+	bare := w.callsAgentsCommand(prompt)
 	if now.Knows != leaf || now.Doubt {
 		if was, ok := p.goOnEarlier(ctx, w, kept); ok {
 			now = was

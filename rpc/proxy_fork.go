@@ -66,10 +66,10 @@ func (p *proxy) place(ctx context.Context, t *task, f placing) (id string, resul
 	fresh := true
 	var forks bool
 	p.update(func(st *proxyState) { forks = st.forks })
-	if now, ok := s.Wrapped(""); ok && source != nil && !now.Doubt {
+	if now, leaf, ok := s.Standing(); ok && source != nil && !now.Doubt {
 		at.Since, at.Hidden = now.Since, now.Hidden
 		params := maps.Clone(f.setup)
-		if f.whole && forks && now.Knows == s.LeafID() && !now.Owed {
+		if f.whole && forks && now.Knows == leaf && !now.Owed {
 			params["sessionId"] = mustEncode(source.agentID())
 			result, id, err = p.ask(ctx, protocol.SessionFork, params)
 		} else {

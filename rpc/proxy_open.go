@@ -29,7 +29,7 @@ func (p *proxy) open(ctx context.Context, t *task) (any, error) {
 	w.elsewhere = err != nil
 	w.mu.Unlock()
 	if kept != nil && p.config.Conversation {
-		if now, ok := kept.Wrapped(""); ok && now.ID == w.id && (now.Current != "" || now.Doubt || now.Knows != kept.LeafID()) {
+		if now, leaf, ok := kept.Standing(); ok && now.ID == w.id && (now.Current != "" || now.Doubt || now.Knows != leaf) {
 			return p.reopen(ctx, t, w, kept, now)
 		}
 	}

@@ -36,7 +36,8 @@ import (
 //
 // A client may also know these ways, and go them itself. The agent's answer is
 // then all that tells of it: the log follows where that is a good one and the
-// place one that it knows, and stays as it is otherwise.
+// place one that it knows. Of a place that it does not know it only says that
+// nobody knows any more what the agent has of what was said.
 
 // rewindLimit is how long an agent may take to go back: some write their
 // history first and read it again.
@@ -134,37 +135,50 @@ func (p *proxy) placeOf(ctx context.Context, w *wrapped, kept *session.Session, 
 	return at.next(said, now.Since, now.Hidden, w.replayed[currentOf(now)])
 }
 
-// wentBack follows the agent where the client has had it go back in its
-// conversation itself: with these params, and the agent answered with result.
-// The files stay as they are, and what was done to them can still be rewound.
-// Where the client names no message that the log knows, the log stays too.
-func (p *proxy) wentBack(w *wrapped, params map[string]json.RawMessage, result []byte) {
+// hasRewound reports whether an answer to _session/rewind of the agent's session
+// id is a good one.
+func hasRewound(result json.RawMessage, id string) bool {
 	var answer struct {
 		Rewound   bool   `json:"rewound"`
 		SessionID string `json:"sessionId"`
 	}
-	if !p.config.Conversation || json.Unmarshal(result, &answer) != nil || !answer.Rewound || answer.SessionID != "" && answer.SessionID != w.agentID() {
+	return protocol.Decode(result, &answer) == nil && answer.Rewound && (answer.SessionID == "" || answer.SessionID == id)
+}
+
+// wentBack follows the agent where the client has had it go back in its
+// conversation itself: with these params, and the agent answered with result.
+// The files stay as they are, and what was done to them can still be rewound.
+// Where the client names no message that the log knows, or the agent works
+// already, the log keeps what was said, and says no more that the agent has it.
+func (p *proxy) wentBack(w *wrapped, params map[string]json.RawMessage, result []byte) {
+	if !p.config.Conversation || !hasRewound(result, w.agentID()) {
 		return
 	}
+	w.log.Lock() // no prompt begins meanwhile, and what was said before is in the log
+	defer w.log.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), seeLimit)
 	defer cancel()
-	err := w.refuseRunning()
+	kept, err := w.session(ctx)
+	if err == nil && kept == nil {
+		return
+	}
 	if err == nil {
-		w.settled()
-		err = p.followBack(ctx, w, params)
+		if err = w.refuseRunning(); err == nil {
+			err = p.followBack(ctx, w, kept, params)
+		}
+		if err != nil {
+			err = errors.Join(err, p.losesTrack(ctx, w, kept))
+		}
 	}
 	if err != nil {
 		p.log.Warn().Err(err).Str("session", w.id).Msg("the agent went back in its conversation, and what is kept of it stays as it was")
 	}
 }
 
-func (p *proxy) followBack(ctx context.Context, w *wrapped, params map[string]json.RawMessage) error {
-	kept, err := w.session(ctx)
-	if err != nil || kept == nil {
-		return err
-	}
+// followBack has the log go back to where the client has had the agent go.
+func (p *proxy) followBack(ctx context.Context, w *wrapped, kept *session.Session, params map[string]json.RawMessage) error {
 	at := place{role: session.User}
-	_ = json.Unmarshal(params["beforeMessage"], &at.at) // else it is none that is known
+	_ = protocol.Decode(params["beforeMessage"], &at.at) // else it is none that is known
 	now, ok := kept.Wrapped("")
 	if !ok || now.ID != w.id {
 		return errors.New("another client goes on with it")
@@ -180,6 +194,21 @@ func (p *proxy) followBack(ctx context.Context, w *wrapped, params map[string]js
 	return kept.SetWrapped(ctx, session.Wrapped{
 		Agent: p.agentName(), ID: w.id, Current: currentOf(now), Since: now.Since, Back: true, Hidden: now.Hidden, PutBack: now.PutBack,
 	}, false)
+}
+
+// losesTrack notes that the agent went back in its conversation to where nobody
+// here knows. Of what the log has the agent may have any part; known is what
+// comes from now on. Its session goes on all the same, for so the client wants
+// it: only where the log was already elsewhere is it not used any more.
+func (p *proxy) losesTrack(ctx context.Context, w *wrapped, kept *session.Session) error {
+	now, leaf, ok := kept.Standing()
+	if !ok || now.ID != w.id || now.Doubt || now.Owed {
+		return nil // it is said already, or not ours to say
+	}
+	lost := now.Knows != leaf
+	return kept.SetWrapped(ctx, session.Wrapped{
+		Agent: p.agentName(), ID: w.id, Current: currentOf(now), Since: orStart(leaf), Doubt: lost, Back: now.Back, Hidden: true, PutBack: now.PutBack,
+	}, lost)
 }
 
 // rewindAgent has the agent forget what comes after the cut. A cancel of the
@@ -204,11 +233,7 @@ func (p *proxy) rewindAgent(ctx context.Context, w *wrapped, kept *session.Sessi
 		}
 		return err
 	}
-	var answer struct {
-		Rewound   bool   `json:"rewound"`
-		SessionID string `json:"sessionId"`
-	}
-	if err := json.Unmarshal(result, &answer); err != nil || !answer.Rewound || answer.SessionID != "" && answer.SessionID != at.Current {
+	if !hasRewound(result, at.Current) {
 		return fmt.Errorf("it answered %.200s", result)
 	}
 	at.Back = true

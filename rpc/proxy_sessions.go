@@ -246,12 +246,15 @@ func (p *proxy) forkSession(ctx context.Context, t *task) (any, error) {
 		return pass()
 	}
 	w.settled()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	kept, err := w.session(ctx)
 	if err != nil || kept == nil {
 		return pass()
 	}
-	now, ok := kept.Wrapped("")
-	if !ok || now.ID != w.id || now.Knows == kept.LeafID() && !now.Doubt && !now.Owed && !now.Back && len(now.PutBack) == 0 {
+	now, leaf, ok := kept.Standing()
+	if !ok || now.ID != w.id || now.Knows == leaf && !now.Doubt && !now.Owed && !now.Back && len(now.PutBack) == 0 {
 		return pass()
 	}
 	asked := cloned(t.params)
@@ -268,7 +271,7 @@ func (p *proxy) forkSession(ctx context.Context, t *task) (any, error) {
 		return nil, cancelledFork(r.Reason)
 	}
 	setup := p.setupOf(w, kept)
-	maps.Copy(setup, asked)
+	maps.Copy(setup, withoutPlace(asked))
 	delete(setup, "sessionId")
 	id, result, err := p.place(ctx, t, placing{source: w, s: kept, child: r.SessionID, whole: next == "", setup: setup, putBack: filesOf(kept, now)})
 	if err != nil {

@@ -56,6 +56,9 @@ func (p *proxy) prompt(ctx context.Context, t *task) (any, error) {
 		return nil, nil
 	}
 	w.settled() // what the agent has said is not to look like something that it does not know
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	told, err := p.catchUp(ctx, w, kept, params.Prompt)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // an agent that goes back is not called off, the prompt is

@@ -198,10 +198,11 @@ func (w *wrapped) session(ctx context.Context) (*session.Session, error) {
 	return w.proxy.config.Registry.Get(ctx, id)
 }
 
+// setUp says with which params w was made or opened.
 func (w *wrapped) setUp(params map[string]json.RawMessage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.setup = params
+	w.setup = withoutPlace(params)
 }
 
 func (w *wrapped) cwd() string {
@@ -292,8 +293,8 @@ func (p *proxy) copy(ctx context.Context, w *wrapped, params map[string]json.Raw
 	if err != nil {
 		return nil, now, err
 	}
-	now, _ = s.Wrapped("")
-	now.Doubt = p.config.Conversation && (now.Doubt || now.Owed || now.Knows != s.LeafID())
+	now, leaf, _ := s.Standing()
+	now.Doubt = p.config.Conversation && (now.Doubt || now.Owed || now.Knows != leaf)
 	branch, err := s.Branch("")
 	if err != nil {
 		return nil, now, err
@@ -301,6 +302,7 @@ func (p *proxy) copy(ctx context.Context, w *wrapped, params map[string]json.Raw
 	next, err := p.placeOf(ctx, w, s, now, p.offers().forkedAt(params))
 	if err != nil {
 		p.log.Info().Err(err).Str("session", w.id).Msg("where the client had the agent fork is not known; the fork has all of the conversation")
+		now.Since, now.Hidden = orStart(leaf), true // of which the agent may have any part
 	}
 	ids := make([]string, 0, len(branch))
 	for _, e := range branch {

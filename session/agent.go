@@ -252,6 +252,20 @@ func (s *Session) Wrapped(id string) (w Wrapped, ok bool) {
 	return Wrapped{}, false
 }
 
+// Standing is Wrapped("") and LeafID, both of one moment: between the two calls
+// something may be said.
+func (s *Session) Standing() (w Wrapped, leaf string, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state.leaf != nil {
+		leaf = s.state.leaf.id
+	}
+	if n := len(s.state.wrapped); n > 0 {
+		w, ok = s.state.wrapped[n-1], true
+	}
+	return w, leaf, ok
+}
+
 // LeafID is the newest entry of the active branch, or "".
 func (s *Session) LeafID() string {
 	s.mu.RLock()

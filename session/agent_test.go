@@ -163,3 +163,33 @@ func TestTheOrderInWhichAWrappedSessionIsSet(t *testing.T) {
 	is(0, []Setting{option, mode}, []Setting{model, option, mode})
 	is(1, []Setting{option}, []Setting{model, mode, option})
 }
+
+// What the agent knows and what was said last are of one moment, also while
+// something is said.
+func TestStandingIsOfOneMoment(t *testing.T) {
+	b := newBox(t)
+	s := b.create(true)
+	_, leaf, ok := s.Standing()
+	require.False(t, ok)
+	require.Empty(t, leaf)
+	require.NoError(t, s.SetWrapped(t.Context(), Wrapped{Agent: "a", ID: "1", Since: Start}, false))
+	done := make(chan error)
+	go func() {
+		var err error
+		for i := 0; i < 2000 && err == nil; i++ {
+			_, err = s.Append(t.Context(), []NewEntry{{Role: Assistant, Content: []byte(`"x"`)}})
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			return
+		default:
+		}
+		now, leaf, ok := s.Standing()
+		require.True(t, ok)
+		require.Equal(t, leaf, now.Knows)
+	}
+}
