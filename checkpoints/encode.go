@@ -30,7 +30,7 @@ func AppendSteps(b []byte, steps []Step) ([]byte, error) {
 
 func (s *Step) appendJSON(b []byte) ([]byte, error) {
 	if !s.From.isPlain() || !s.To.isPlain() || !s.Saved.isPlain() || !isPlain(s.Path) || !isPlain(s.Temp) || !isPlain(s.Aside) || s.Parents != nil || s.Merged {
-		return appendValue(b, s)
+		return AppendValue(b, s)
 	}
 	b = appendMember(b, `{"path":"`, s.Path)
 	b = s.From.appendPlain(append(b, `,"from":`...))
@@ -55,11 +55,11 @@ func AppendString(b []byte, s string) ([]byte, error) {
 	if isPlain(s) {
 		return appendMember(b, `"`, s), nil
 	}
-	return appendValue(b, s)
+	return AppendValue(b, s)
 }
 
-// appendValue appends v as encoding/json has it without escaping for HTML.
-func appendValue(b []byte, v any) ([]byte, error) {
+// AppendValue appends v as encoding/json has it without escaping for HTML.
+func AppendValue(b []byte, v any) ([]byte, error) {
 	var rest bytes.Buffer
 	enc := json.NewEncoder(&rest)
 	enc.SetEscapeHTML(false)

@@ -226,11 +226,22 @@ func (p place) viewSelf(take taker) (view, error) {
 // take reads the file that info is of through take. errChanged: something else
 // has its name now, or it changed while it was read.
 func (p place) take(info fs.FileInfo, take taker) (State, fs.FileInfo, error) {
-	f, before, err := p.openSame(info)
+	f, err := p.open(openFile, 0)
 	if err != nil {
+		// A link that came there in between may lead to any error.
+		if now, lerr := p.lstat(); lerr == nil && !sameThing(info, now) {
+			err = errChanged
+		}
 		return State{}, nil, err
 	}
 	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return State{}, nil, err
+	}
+	if !sameThing(info, before) {
+		return State{}, nil, errChanged
+	}
 	s, err := take(f, before.Size())
 	if err != nil {
 		return State{}, nil, err
@@ -244,28 +255,6 @@ func (p place) take(info fs.FileInfo, take taker) (State, fs.FileInfo, error) {
 	}
 	s.Mode = modeOf(after)
 	return s, after, nil
-}
-
-// openSame opens the file that info is of. errChanged: something else has its
-// name now, or it has changed.
-func (p place) openSame(info fs.FileInfo) (disk.File, fs.FileInfo, error) {
-	f, err := p.open(openFile, 0)
-	if err != nil {
-		// A link that came there in between may lead to any error.
-		if now, lerr := p.lstat(); lerr == nil && !sameThing(info, now) {
-			err = errChanged
-		}
-		return nil, nil, err
-	}
-	now, err := f.Stat()
-	if err == nil && !sameThing(info, now) {
-		err = errChanged
-	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, now, nil
 }
 
 // lister lists what is below a directory.

@@ -461,12 +461,5 @@ func appendStrings(b []byte, list []string) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // a message is kept as it was said
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
+// encodeJSON is v as it is kept: a message as it was said, not escaped for HTML.
+func encodeJSON(v any) ([]byte, error) { return checkpoints.AppendValue(nil, v) }
